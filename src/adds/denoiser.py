@@ -1,0 +1,139 @@
+"""The diffusion model: a guided_diffusion UNet with learned variance, evaluated on a grid of timesteps."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from guided_diffusion.unet import UNetModel
+from torch import Tensor, nn
+
+from adds.schedule import Grid, Schedule
+
+Network = Callable[[Tensor, Tensor], Tensor]
+"""Maps states [n, C, H, W] and timesteps of the original process [n] to [n, 2C, H, W]: noise and variance."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one evaluation says of a step: the clipped x0 and the standard deviation of the step's noise."""
+
+    x0: Tensor
+    std: Tensor
+
+
+class Denoiser:
+    """Evaluates the network in batches of one fixed size and counts the evaluations.
+
+    Networks are not bit-equal across batch sizes. Every batch is padded to ``batch_size``, so that on one
+    device a trajectory's numbers don't depend on which others it shares a batch with.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        schedule: Schedule,
+        *,
+        batch_size: int = 64,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
+        self.network = network
+        self.schedule = schedule
+        self.batch_size = batch_size
+        self.device = torch.device(device)
+        self.evaluations = 0
+
+    def predict(self, x_t: Tensor, grid: Grid, step: int) -> Prediction:
+        """Predict x0 = (x_t - sqrt(1 - abar_t) eps) / sqrt(abar_t), clipped to [-1, 1], and the step's std.
+
+        The variance is interpolated between the grid's two ends by the network, without a clamp, and is
+        exactly zero at step 0, where the chain ends.
+        """
+        parts = [self._predict(part, grid, step) for part in x_t.split(self.batch_size)]
+        return Prediction(
+            x0=torch.cat([part.x0 for part in parts]), std=torch.cat([part.std for part in parts])
+        )
+
+    def _predict(self, x_t: Tensor, grid: Grid, step: int) -> Prediction:
+        self.evaluations += len(x_t)
+        output = self._evaluate(x_t, grid.timesteps[step])
+        eps, variance = output.float().chunk(2, dim=1)
+        alpha_bar = float(grid.alphas_bar[step])
+        x0 = ((x_t - (1 - alpha_bar) ** 0.5 * eps) / alpha_bar**0.5).clamp(-1, 1)
+        share_of_max = (variance + 1) / 2
+        log_variance = share_of_max * float(grid.log_variance_max[step]) + (1 - share_of_max) * float(
+            grid.log_variance_min[step]
+        )
+        std = torch.exp(0.5 * log_variance) if step > 0 else torch.zeros_like(x0)
+        if not bool(torch.isfinite(x0).all() & torch.isfinite(std).all()):
+            raise FloatingPointError(
+                f"the diffusion model gave NaN or infinity at timestep {grid.timesteps[step]}: "
+                "its weights are broken, or half precision overflowed"
+            )
+        return Prediction(x0=x0, std=std)
+
+    def _evaluate(self, x_t: Tensor, timestep: int) -> Tensor:
+        padding = self.batch_size - len(x_t)
+        batch = torch.cat([x_t, x_t[-1:].expand(padding, *x_t.shape[1:])])
+        timesteps = torch.full((self.batch_size,), timestep, device=batch.device)
+        with torch.inference_mode():
+            return self.network(batch, timesteps)[: len(x_t)]
+
+
+def build_unet(settings: Mapping[str, Any]) -> nn.Module:
+    """Build guided_diffusion's UNet from the ``unet`` section of the configuration, with learned variance.
+
+    ``attention_resolutions`` are sizes of the feature map in pixels, as in guided_diffusion's own scripts.
+    """
+    settings = dict(settings)
+    image_size, channels = settings.pop("image_size"), settings.pop("in_channels")
+    return UNetModel(  # type: ignore[no-any-return]
+        image_size=image_size,
+        in_channels=channels,
+        out_channels=2 * channels,
+        model_channels=settings.pop("num_channels"),
+        attention_resolutions=tuple(image_size // size for size in settings.pop("attention_resolutions")),
+        channel_mult=tuple(settings.pop("channel_mult")),
+        **settings,
+    )
+
+
+def load_unet(
+    path: Path | str, settings: Mapping[str, Any], *, device: torch.device | str = "cpu", half: bool = False
+) -> nn.Module:
+    """Load a checkpoint of tensors into the UNet that ``settings`` describe; every tensor must fit."""
+    network = build_unet(settings)
+    load_weights(network, path)
+    if half:
+        network.convert_to_fp16()  # type: ignore[operator]
+        network.dtype = torch.float16  # type: ignore[assignment]
+    return network.eval().requires_grad_(False).to(device)
+
+
+def load_weights(network: nn.Module, path: Path | str) -> None:
+    """Load a state dict with ``weights_only=True``, naming the tensors that don't fit."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} is not a checkpoint of tensors: {error}") from error
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(f"{path} is not a state dict: it must map names to tensors")
+    expected = network.state_dict()
+    problems = [f"{name} is missing" for name in expected.keys() - state.keys()]
+    problems += [f"{name} is not expected" for name in state.keys() - expected.keys()]
+    problems += [
+        f"{name} has shape {tuple(state[name].shape)} instead of {tuple(tensor.shape)}"
+        for name, tensor in expected.items()
+        if name in state and state[name].shape != tensor.shape
+    ]
+    if problems:
+        shown = "; ".join(sorted(problems)[:5])
+        raise ValueError(
+            f"{path} doesn't fit the network of the configuration: {shown} ({len(problems)} in all)"
+        )
+    network.load_state_dict(state)

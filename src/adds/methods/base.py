@@ -1,0 +1,95 @@
+"""What every method is: a map from an image and random numbers to purified images, then a vote."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from adds.classifiers import BatchedClassifier
+from adds.denoiser import Denoiser
+from adds.noise import SHARED, Noise
+from adds.reverse import Purified
+from adds.schedule import Grid
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The networks, and the grid of timesteps that multi-step methods visit."""
+
+    denoiser: Denoiser
+    classifier: BatchedClassifier
+    grid: Grid
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is to be smoothed: an image [C, H, W] in [0, 1], at ``sigma`` in the same units.
+
+    ``guidance_scale`` is ADDS's s. ``start`` says where DensePure enters the chain: at the first timestep of
+    the grid that is noisy enough, or ``exact``-ly at t*.
+    """
+
+    image: Tensor
+    sigma: float
+    votes: int = 1
+    guidance_scale: float = 0.8
+    start: Literal["grid", "exact"] = "grid"
+
+    def __post_init__(self) -> None:
+        if self.image.ndim != 3:
+            raise ValueError(f"image has shape {tuple(self.image.shape)}: it must be [channels, height, width]")
+        if not bool(torch.isfinite(self.image).all()):
+            raise ValueError("image has NaN or infinite pixels")
+        low, high = float(self.image.min()), float(self.image.max())
+        if low < 0 or high > 1:
+            raise ValueError(f"image has values from {low} to {high}: they must be in [0, 1]")
+        if not (self.sigma > 0 and math.isfinite(self.sigma)):
+            raise ValueError(f"sigma is {self.sigma}: it must be positive and finite")
+        if self.votes < 1:
+            raise ValueError(f"votes is {self.votes}: it must be at least 1")
+        if not 0 <= self.guidance_scale <= 1:
+            raise ValueError(f"guidance_scale is {self.guidance_scale}: it must be in [0, 1]")
+        if self.start not in ("grid", "exact"):
+            raise ValueError(f"start is {self.start!r}: it must be 'grid' or 'exact'")
+
+
+Method = Callable[[Pipeline, Query, Tensor, Noise], Purified]
+"""Purifies the samples with the given numbers (int64 [n]) of one image, from that image's noise."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One class per sample (int64 [n]), what it cost, and the share of the privacy budget that was spent."""
+
+    predictions: Tensor
+    evaluations: int
+    budget_share: float
+
+
+def predict(method: Method, pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Outcome:
+    """Purify, classify and vote: the base classifier that is smoothed, once per sample."""
+    before = pipeline.denoiser.evaluations
+    purified = method(pipeline, query, samples, noise)
+    classes = pipeline.classifier.predict(purified.images)
+    ballots = torch.empty(len(samples), query.votes, dtype=torch.long, device=classes.device)
+    shared = purified.vote == SHARED
+    ballots[purified.owner[shared]] = classes[shared][:, None]
+    ballots[purified.owner[~shared], purified.vote[~shared] - 1] = classes[~shared]
+    return Outcome(
+        predictions=majority(ballots),
+        evaluations=pipeline.denoiser.evaluations - before,
+        budget_share=purified.budget_share,
+    )
+
+
+def majority(ballots: Tensor) -> Tensor:
+    """Return the class with most of the K votes of each sample ([n, K] to [n]).
+
+    A tie goes to the class that was voted for first: any fixed rule is sound, this is ours.
+    """
+    support = (ballots[:, :, None] == ballots[:, None, :]).sum(dim=2)
+    first_winner = support.argmax(dim=1, keepdim=True)
+    return ballots.gather(1, first_winner).squeeze(1)

@@ -1,0 +1,92 @@
+"""Small worlds that the tests share."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from adds.classifiers import BatchedClassifier
+from adds.denoiser import Denoiser, build_unet
+from adds.methods.base import Pipeline
+from adds.schedule import Schedule, evenly_spaced
+
+torch.set_num_threads(1)
+
+TINY_UNET = {
+    "image_size": 8,
+    "in_channels": 1,
+    "num_channels": 32,
+    "num_res_blocks": 0,
+    "channel_mult": [1, 1],
+    "attention_resolutions": [],
+    "num_head_channels": 32,
+    "use_scale_shift_norm": True,
+    "resblock_updown": False,
+}
+
+
+class GaussianWorld:
+    """Data N(0, tau^2 I) in the model's units: the optimal noise predictor is linear in x_t.
+
+    eps(x_t, t) = sqrt(1 - abar_t) / (abar_t tau^2 + 1 - abar_t) x_t. The variance output interpolates halfway
+    between the two ends.
+    """
+
+    def __init__(self, schedule: Schedule, tau: float, variance: float = 0.0) -> None:
+        abar = torch.tensor(schedule.alphas_bar)
+        self.slope = torch.sqrt(1 - abar) / (abar * tau**2 + 1 - abar)
+        self.variance = variance
+
+    def __call__(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
+        eps = self.slope[timesteps].view(-1, 1, 1, 1).to(x_t.dtype) * x_t
+        return torch.cat([eps, torch.full_like(eps, self.variance)], dim=1)
+
+
+def sign_of_first_coordinate(images: Tensor) -> Tensor:
+    """Class 1 where the first coordinate is positive in [-1, 1], class 0 elsewhere."""
+    first = images.flatten(1)[:, 0]
+    return torch.stack([-first, first], dim=1)
+
+
+@pytest.fixture(scope="session")
+def schedule() -> Schedule:
+    return Schedule.named("linear", 1000)
+
+
+@pytest.fixture
+def gaussian_pipeline(schedule: Schedule) -> Pipeline:
+    denoiser = Denoiser(GaussianWorld(schedule, tau=0.3), schedule, batch_size=64)
+    classifier = BatchedClassifier(sign_of_first_coordinate, classes=2, batch_size=64)
+    return Pipeline(denoiser, classifier, schedule.respaced(evenly_spaced(20, 1000)))
+
+
+def random_unet(seed: int = 0) -> nn.Module:
+    """Return a small UNet with random weights everywhere (guided_diffusion starts its last layers at zero)."""
+    generator = torch.Generator().manual_seed(seed)
+    network = build_unet(TINY_UNET)
+    for parameter in network.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.1
+    return network.eval().requires_grad_(False)
+
+
+def random_classifier(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 10)).requires_grad_(False)
+
+
+@pytest.fixture(scope="session")
+def unet() -> nn.Module:
+    return random_unet()
+
+
+def unet_pipeline(schedule: Schedule, network: nn.Module, batch_size: int = 64) -> Pipeline:
+    return Pipeline(
+        Denoiser(network, schedule, batch_size=batch_size),
+        BatchedClassifier(random_classifier(), classes=10, batch_size=batch_size),
+        schedule.respaced(evenly_spaced(20, 1000)),
+    )
+
+
+@pytest.fixture
+def image() -> Tensor:
+    return torch.tensor(np.random.default_rng(0).uniform(size=(1, 8, 8)), dtype=torch.float32)

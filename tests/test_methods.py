@@ -1,0 +1,134 @@
+import pytest
+import torch
+
+from adds.methods import METHODS
+from adds.methods.adds import adds, adds_oneshot, guide
+from adds.methods.base import Query, majority, predict
+from adds.methods.carlini import carlini
+from adds.methods.densepure import densepure
+from adds.noise import SHARED, Noise
+from tests.conftest import unet_pipeline
+
+
+def noise_of(sigma):
+    return Noise(seed=0, stage="estimation", image=0, sigma=sigma)
+
+
+SAMPLES = torch.arange(24)
+
+
+@pytest.mark.parametrize(
+    ("ballots", "winner"),
+    [
+        ([1, 1, 2], 1),
+        ([2, 1, 1], 1),
+        ([3], 3),
+        ([5, 2, 2, 5], 5),  # a tie goes to the class that was voted for first
+        ([4, 9, 9, 4, 0], 4),
+        ([7, 8, 9], 7),
+    ],
+)
+def test_majority(ballots, winner):
+    assert majority(torch.tensor([ballots])).tolist() == [winner]
+
+
+@pytest.fixture
+def pipeline(schedule, unet):
+    return unet_pipeline(schedule, unet, batch_size=16)
+
+
+def test_densepure_steps_and_shared_first_evaluation(pipeline, image):
+    """At sigma 1.0 the chain has 8 steps; 5 votes share the first evaluation."""
+    for votes, expected in ((1, 8), (5, 1 + 5 * 7)):
+        outcome = predict(densepure, pipeline, Query(image, 1.0, votes), SAMPLES, noise_of(1.0))
+        assert outcome.evaluations == len(SAMPLES) * expected
+
+
+def test_adds_spends_no_evaluation_twice(pipeline, image):
+    guided = guide(pipeline, Query(image, 1.0), SAMPLES, noise_of(1.0))
+    guided_evaluations = int((19 - guided.steps).sum())
+    rest = guided.steps + 1  # evaluations of one continuation, step 0 included
+    for votes in (1, 5):
+        outcome = predict(adds, pipeline, Query(image, 1.0, votes), SAMPLES, noise_of(1.0))
+        assert outcome.evaluations == guided_evaluations + int((1 + votes * (rest - 1)).sum())
+    oneshot = predict(adds_oneshot, pipeline, Query(image, 1.0), SAMPLES, noise_of(1.0))
+    assert oneshot.evaluations == guided_evaluations + len(SAMPLES)
+
+
+def test_carlini_is_one_evaluation_at_t_star(pipeline, image, schedule):
+    before = pipeline.denoiser.evaluations
+    purified = carlini(pipeline, Query(image, 0.5), SAMPLES, noise_of(0.5))
+    assert pipeline.denoiser.evaluations - before == len(SAMPLES)
+    t_star = schedule.first_as_noisy_as(0.5)
+    abar = schedule.alphas_bar[t_star]
+    normal = noise_of(0.5).normal((1, 8, 8), samples=SAMPLES, timestep=1000)
+    x_t = abar**0.5 * (2 * image - 1 + 2 * 0.5 * normal)
+    eps = pipeline.denoiser.network(x_t, torch.full((len(x_t),), t_star))[:, :1]
+    expected = ((x_t - (1 - abar) ** 0.5 * eps) / abar**0.5).clamp(-1, 1)
+    torch.testing.assert_close(purified.images, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_densepure_exact_enters_at_t_star(pipeline, image, schedule):
+    query = Query(image, 1.0, start="exact")
+    t_star = schedule.first_as_noisy_as(1.0)
+    outcome = predict(densepure, pipeline, query, SAMPLES, noise_of(1.0))
+    below = sum(t < t_star for t in pipeline.grid.timesteps)
+    assert outcome.evaluations == len(SAMPLES) * (below + 1)
+
+
+@pytest.mark.parametrize("method", [adds, densepure])
+def test_the_first_vote_of_five_is_the_single_vote(pipeline, image, method):
+    one = method(pipeline, Query(image, 1.0, 1), SAMPLES, noise_of(1.0))
+    five = method(pipeline, Query(image, 1.0, 5), SAMPLES, noise_of(1.0))
+    first = five.vote == 1
+    order = one.owner.argsort(), five.owner[first].argsort()
+    torch.testing.assert_close(one.images[order[0]], five.images[first][order[1]], rtol=1e-4, atol=1e-4)
+
+
+def test_votes_of_one_sample_differ(pipeline, image):
+    five = adds(pipeline, Query(image, 1.0, 5), SAMPLES[:1], noise_of(1.0))
+    assert sorted(five.vote.tolist()) == [1, 2, 3, 4, 5]
+    assert len({tuple(row.flatten().tolist()) for row in five.images}) == 5
+
+
+def test_unspent_budget_leaves_nothing_random_after_guidance(pipeline, image):
+    """At a tiny sigma the budget outlasts the chain: all ADDS variants agree, one image stands for all votes."""
+    query = Query(image, 0.02, 5)
+    five = adds(pipeline, query, SAMPLES, noise_of(0.02))
+    assert set(five.vote.tolist()) == {SHARED}
+    oneshot = adds_oneshot(pipeline, query, SAMPLES, noise_of(0.02))
+    torch.testing.assert_close(five.images[five.owner.argsort()], oneshot.images)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_predicts_a_class_per_sample(pipeline, image, method):
+    outcome = predict(METHODS[method], pipeline, Query(image, 0.7), SAMPLES, noise_of(0.7))
+    assert outcome.predictions.shape == SAMPLES.shape
+    assert bool(((0 <= outcome.predictions) & (outcome.predictions < 10)).all())
+    assert 0 < outcome.budget_share <= 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"image": torch.full((1, 8, 8), float("nan"))}, "NaN"),
+        ({"image": torch.full((1, 8, 8), 1.5)}, r"values from 1.5 to 1.5.*\[0, 1\]"),
+        ({"image": torch.full((1, 8, 8), -0.5)}, r"must be in \[0, 1\]"),
+        ({"image": torch.zeros(8, 8)}, r"shape \(8, 8\)"),
+        ({"sigma": 0.0}, "sigma is 0.0"),
+        ({"sigma": -1.0}, "sigma is -1.0"),
+        ({"sigma": float("inf")}, "sigma is inf"),
+        ({"votes": 0}, "votes is 0"),
+        ({"guidance_scale": 1.1}, "guidance_scale is 1.1"),
+        ({"start": "late"}, "start is 'late'"),
+    ],
+)
+def test_bad_queries(image, changes, message):
+    with pytest.raises(ValueError, match=message):
+        Query(**{"image": image, "sigma": 0.5, **changes})
+
+
+def test_an_even_number_of_votes_is_allowed(pipeline, image):
+    outcome = predict(densepure, pipeline, Query(image, 1.0, 2), SAMPLES, noise_of(1.0))
+    one = predict(densepure, pipeline, Query(image, 1.0, 1), SAMPLES, noise_of(1.0))
+    assert outcome.predictions.tolist() == one.predictions.tolist(), "a tie of two goes to the first vote"

@@ -1,0 +1,84 @@
+import pytest
+import torch
+from scipy import stats
+
+from adds.noise import Noise, philox
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [  # the known answers that are published with Random123
+        ((0,) * 4, (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_philox_known_answers(counter, key, expected):
+    words = philox(tuple(torch.tensor(word) for word in counter), key)
+    assert tuple(int(word) for word in words) == expected
+
+
+def make(**changes):
+    return Noise(**{"seed": 0, "stage": "estimation", "image": 3, "sigma": 0.5, **changes})
+
+
+def draw(noise=None, samples=(0, 1, 2), **where):
+    noise = noise or make()
+    return noise.normal((1, 8, 8), samples=torch.tensor(samples), **{"timestep": 1000, **where})
+
+
+def test_standard_normal():
+    values = draw(samples=range(4000)).flatten().numpy()
+    assert stats.kstest(values, "norm").pvalue > 0.001
+    assert stats.kstest(values**2, stats.chi2(1).cdf).pvalue > 0.001
+
+
+def test_a_sample_does_not_depend_on_its_batch():
+    everything = draw(samples=range(50))
+    assert torch.equal(draw(samples=[17]), everything[17:18])
+    assert torch.equal(draw(samples=[40, 3, 9]), everything[[40, 3, 9]])
+
+
+def test_large_shapes_are_drawn_in_parts(monkeypatch):
+    whole = draw(samples=range(50))
+    monkeypatch.setattr("adds.noise._BLOCKS_AT_ONCE", 7)
+    assert torch.equal(draw(samples=range(50)), whole)
+
+
+def test_odd_shapes():
+    assert make().normal((3, 5, 7), samples=torch.arange(2), timestep=0).shape == (2, 3, 5, 7)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        draw(make(seed=1)),
+        draw(make(stage="selection")),
+        draw(make(image=4)),
+        draw(make(sigma=0.25)),
+        draw(votes=1),
+        draw(timestep=999),
+        draw(samples=(3, 4, 5)),
+    ],
+    ids=["seed", "stage", "image", "sigma", "vote", "timestep", "sample"],
+)
+def test_everything_that_names_a_draw_changes_it(other):
+    one, other = draw().flatten(), other.flatten()
+    assert not torch.isclose(one, other).any()
+
+
+@pytest.mark.parametrize("change", [{"stage": "selection"}, {"seed": 1}, {"image": 4}, {"sigma": 0.6}])
+def test_streams_are_uncorrelated(change):
+    one, other = (draw(noise, samples=range(2000)).flatten().numpy() for noise in (make(), make(**change)))
+    assert stats.pearsonr(one, other).pvalue > 0.001
+    assert stats.pearsonr(abs(one), abs(other)).pvalue > 0.001
+
+
+def test_votes_can_differ_by_row():
+    rows = draw(samples=[5, 5, 5], votes=torch.tensor([1, 2, 1]))
+    assert torch.equal(rows[0], rows[2])
+    assert torch.equal(rows[1:2], draw(samples=[5], votes=2))
