@@ -10,6 +10,10 @@ from adds.noise import SHARED, Noise
 from tests.conftest import unet_pipeline
 
 
+def evaluations(outcome):
+    return outcome.shared.evaluations + outcome.votes.evaluations
+
+
 def noise_of(sigma):
     return Noise(seed=0, stage="estimation", image=0, sigma=sigma)
 
@@ -41,7 +45,7 @@ def test_densepure_steps_and_shared_first_evaluation(pipeline, image):
     """At sigma 1.0 the chain has 8 steps; 5 votes share the first evaluation."""
     for votes, expected in ((1, 8), (5, 1 + 5 * 7)):
         outcome = predict(densepure, pipeline, Query(image, 1.0, votes), SAMPLES, noise_of(1.0))
-        assert outcome.evaluations == len(SAMPLES) * expected
+        assert evaluations(outcome) == len(SAMPLES) * expected
 
 
 def test_adds_spends_no_evaluation_twice(pipeline, image):
@@ -50,9 +54,9 @@ def test_adds_spends_no_evaluation_twice(pipeline, image):
     rest = guided.steps + 1  # evaluations of one continuation, step 0 included
     for votes in (1, 5):
         outcome = predict(adds, pipeline, Query(image, 1.0, votes), SAMPLES, noise_of(1.0))
-        assert outcome.evaluations == guided_evaluations + int((1 + votes * (rest - 1)).sum())
+        assert evaluations(outcome) == guided_evaluations + int((1 + votes * (rest - 1)).sum())
     oneshot = predict(adds_oneshot, pipeline, Query(image, 1.0), SAMPLES, noise_of(1.0))
-    assert oneshot.evaluations == guided_evaluations + len(SAMPLES)
+    assert evaluations(oneshot) == guided_evaluations + len(SAMPLES)
 
 
 def test_carlini_is_one_evaluation_at_t_star(pipeline, image, schedule):
@@ -73,7 +77,7 @@ def test_densepure_exact_enters_at_t_star(pipeline, image, schedule):
     t_star = schedule.first_as_noisy_as(1.0)
     outcome = predict(densepure, pipeline, query, SAMPLES, noise_of(1.0))
     below = sum(t < t_star for t in pipeline.grid.timesteps)
-    assert outcome.evaluations == len(SAMPLES) * (below + 1)
+    assert evaluations(outcome) == len(SAMPLES) * (below + 1)
 
 
 @pytest.mark.parametrize("method", [adds, densepure])
@@ -91,6 +95,12 @@ def test_votes_of_one_sample_differ(pipeline, image):
     assert len({tuple(row.flatten().tolist()) for row in five.images}) == 5
 
 
+def test_the_first_prediction_of_adds_is_adds_oneshot(pipeline, image):
+    five = adds(pipeline, Query(image, 1.0, 5), SAMPLES, noise_of(1.0))
+    oneshot = adds_oneshot(pipeline, Query(image, 1.0), SAMPLES, noise_of(1.0))
+    torch.testing.assert_close(five.first, oneshot.images, rtol=1e-4, atol=1e-4)
+
+
 def test_unspent_budget_leaves_nothing_random_after_guidance(pipeline, image):
     """At a tiny sigma the budget outlasts the chain: all ADDS variants agree, one image stands for all votes."""
     query = Query(image, 0.02, 5)
@@ -103,8 +113,8 @@ def test_unspent_budget_leaves_nothing_random_after_guidance(pipeline, image):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_predicts_a_class_per_sample(pipeline, image, method):
     outcome = predict(METHODS[method], pipeline, Query(image, 0.7), SAMPLES, noise_of(0.7))
-    assert outcome.predictions.shape == SAMPLES.shape
-    assert bool(((0 <= outcome.predictions) & (outcome.predictions < 10)).all())
+    assert outcome.ballots.shape == (len(SAMPLES), 1)
+    assert bool(((0 <= outcome.ballots) & (outcome.ballots < 10)).all())
     assert 0 < outcome.budget_share <= 1
 
 
@@ -131,4 +141,4 @@ def test_bad_queries(image, changes, message):
 def test_an_even_number_of_votes_is_allowed(pipeline, image):
     outcome = predict(densepure, pipeline, Query(image, 1.0, 2), SAMPLES, noise_of(1.0))
     one = predict(densepure, pipeline, Query(image, 1.0, 1), SAMPLES, noise_of(1.0))
-    assert outcome.predictions.tolist() == one.predictions.tolist(), "a tie of two goes to the first vote"
+    assert majority(outcome.ballots).tolist() == majority(one.ballots).tolist(), "a tie of two goes to the first vote"

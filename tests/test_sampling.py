@@ -69,7 +69,7 @@ def test_every_possible_cut_of_the_file_is_survived(schedule, unet, image, tmp_p
     for cut in range(0, len(whole), 7):
         path.write_bytes(whole[:cut])
         assert counts_of(sampler, image, ledger=Ledger(path, {})) == expected
-        assert len(path.read_bytes().splitlines()) == 4
+        assert len(path.read_bytes().splitlines()) == 3
 
 
 def test_damage_in_the_middle_is_noticed(schedule, unet, image, tmp_path):
@@ -101,21 +101,52 @@ def test_more_samples_draw_only_the_missing_ones(schedule, unet, image, tmp_path
     assert fewer.evaluations == 20
 
 
-def test_two_writers_are_noticed(schedule, unet, image, tmp_path):
+@pytest.mark.parametrize(("method", "votes"), [("adds", 1), ("adds", 3), ("adds_oneshot", 1)])
+def test_the_familys_ledger_holds_its_members(schedule, unet, image, tmp_path, method, votes):
+    """ADDS with 5 votes contains the others: they need no evaluation, count the same, and cost the same."""
+    path = tmp_path / "family.jsonl"
+    leader = sampler_of(schedule, unet, "adds", 5, keep_oneshot=True)
+    counts_of(leader, image, ledger=Ledger(path, {}))
+    member = sampler_of(schedule, unet, method, votes)
+    family = Ledger(path, {}, read_only=True)
+    shared = member.count(image, index=3, stage="estimation", n=N, family=family)
+    assert member.pipeline.denoiser.evaluations == 0
+    alone = member.count(image, index=3, stage="estimation", n=N)
+    assert shared.counts.tolist() == alone.counts.tolist()
+    assert shared.evaluations == alone.evaluations
+    own = Ledger(tmp_path / "own.jsonl", {})
+    more = member.count(image, index=3, stage="estimation", n=N + 30, family=family, ledger=own)
+    assert more.counts.tolist() == counts_of(member, image, n=N + 30)
+    again = member.count(
+        image, index=3, stage="estimation", n=N + 30, family=family, ledger=Ledger(tmp_path / "own.jsonl", {})
+    )
+    assert again.counts.tolist() == more.counts.tolist()
+
+
+def test_two_writers_count_nothing_twice(schedule, unet, image, tmp_path):
     path = tmp_path / "shard.jsonl"
     sampler = sampler_of(schedule, unet)
     one, other = Ledger(path, {}), Ledger(path, {})
     counts_of(sampler, image, n=40, ledger=one)
-    counts_of(sampler, image, n=40, ledger=other)
-    with pytest.raises(ValueError, match="two jobs"):
-        Ledger(path, {})
+    counts_of(sampler, image, n=60, ledger=other)
+    assert len(Ledger(path, {}).chunks(3, "estimation")) == 3
+    assert counts_of(sampler, image, ledger=Ledger(path, {})) == counts_of(sampler, image)
+
+
+def test_a_gap_in_the_ledger_is_drawn_again(schedule, unet, image, tmp_path):
+    path = tmp_path / "shard.jsonl"
+    sampler = sampler_of(schedule, unet, chunk_size=20)
+    counts_of(sampler, image, ledger=Ledger(path, {}))
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:1] + lines[2:]))
+    assert counts_of(sampler, image, ledger=Ledger(path, {})) == counts_of(sampler, image)
 
 
 def test_stages_are_independent(schedule, unet, image):
     """Selection and estimation must not share random numbers: their predictions may agree only by chance."""
     sampler = sampler_of(schedule, unet, "rs", chunk_size=2000)
     one, other = (
-        sampler.draw(image, index=0, stage=stage, first=0, count=2000).predictions
+        sampler.draw(image, index=0, stage=stage, first=0, count=2000).ballots[:, 0]
         for stage in ("selection", "estimation")
     )
     shares = np.bincount(one, minlength=10) / 2000, np.bincount(other, minlength=10) / 2000

@@ -24,6 +24,3 @@ import warnings
 warnings.filterwarnings("ignore", category=FutureWarning, module="guided_diffusion")
 
 __version__ = "0.1.0"
-
-COUNTS_VERSION = 1
-"""Raised when the same configuration would give other counts: counts of an older version are drawn again."""

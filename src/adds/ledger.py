@@ -3,6 +3,9 @@
 Every line is a checksum and a JSON record. A line is flushed to disk before the next chunk is drawn; a line
 that was cut off by a kill fails its checksum and is dropped when the file is opened again. Since a sample's
 random numbers depend on its number only, the samples that follow are the same as without the interruption.
+
+A chunk keeps every vote of every sample. So the ledger of ADDS with 5 votes also holds ADDS with 1 vote (its
+first), and ADDS without unguided denoising (its one-shot image), and their jobs need not draw them again.
 """
 
 import base64
@@ -22,33 +25,53 @@ from adds.noise import Stage
 
 logger = logging.getLogger(__name__)
 
+Classes = NDArray[np.uint16]
+
 
 @dataclass(frozen=True)
 class Chunk:
-    """The predictions of samples ``first``, ``first + 1``, ... of one image in one stage, and what they cost."""
+    """Samples ``first_sample``, ``first_sample + 1``, ... of one image in one stage, and what they cost.
+
+    ``ballots`` [samples, votes] are the classes voted for; ``oneshot`` [samples] those of the one-shot
+    denoised images, or empty where they were not asked for.
+    """
 
     image: int
     stage: Stage
-    first: int
-    predictions: NDArray[np.uint16]
-    evaluations: int
-    seconds: float
+    first_sample: int
+    ballots: Classes
+    oneshot: Classes
+    shared_evaluations: int
+    vote_evaluations: int
+    shared_seconds: float
+    vote_seconds: float
     budget_share: float
 
-    def head(self, count: int) -> "Chunk":
-        """Return the first ``count`` samples, with their part of the cost."""
-        if count >= len(self.predictions):
-            return self
-        part = count / len(self.predictions)
-        return Chunk(
-            self.image,
-            self.stage,
-            self.first,
-            self.predictions[:count],
-            round(self.evaluations * part),
-            self.seconds * part,
-            self.budget_share,
-        )
+    def __len__(self) -> int:
+        return len(self.ballots)
+
+
+def _pack(classes: Classes) -> str:
+    return base64.b64encode(zlib.compress(classes.astype("<u2").tobytes())).decode()
+
+
+def _unpack(text: str) -> Classes:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), "<u2").astype(np.uint16)
+
+
+def _encode(chunk: Chunk) -> dict[str, Any]:
+    return {
+        **vars(chunk),
+        "ballots": _pack(chunk.ballots),
+        "oneshot": _pack(chunk.oneshot),
+        "votes": chunk.ballots.shape[1],
+    }
+
+
+def _decode(record: dict[str, Any]) -> Chunk:
+    votes = record.pop("votes")
+    ballots = _unpack(record["ballots"]).reshape(-1, votes)
+    return Chunk(**{**record, "ballots": ballots, "oneshot": _unpack(record["oneshot"])})
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
@@ -67,40 +90,34 @@ def _records(data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
         yield json.loads(text), offset
 
 
-def _encode(chunk: Chunk) -> dict[str, Any]:
-    packed = zlib.compress(chunk.predictions.astype("<u2").tobytes())
-    return {**chunk.__dict__, "predictions": base64.b64encode(packed).decode()}
-
-
-def _decode(record: dict[str, Any]) -> Chunk:
-    packed = zlib.decompress(base64.b64decode(record["predictions"]))
-    return Chunk(**{**record, "predictions": np.frombuffer(packed, "<u2").astype(np.uint16)})
-
-
 class Ledger:
     """The chunks that were drawn so far under one identity: everything that determines a prediction."""
 
-    def __init__(self, path: Path | str, identity: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path | str, identity: Mapping[str, Any], *, read_only: bool = False) -> None:
         self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        header = {"identity": json.loads(json.dumps(identity))}
-        records = list(_records(self.path.read_bytes())) if self.path.exists() else []
-        if records and records[0][0] == header:
-            intact = records[-1][1]
-            if intact < self.path.stat().st_size:
-                logger.warning("%s ends in a damaged record; what follows it is drawn again", self.path)
-                os.truncate(self.path, intact)
-        else:
-            if self.path.exists():
-                logger.warning("%s is not a ledger of these parameters; starting anew", self.path)
-            records = []
-            self.path.write_bytes(_line(header))
+        self._header = {"identity": json.loads(json.dumps(identity))}
         self._chunks: dict[tuple[int, Stage], list[Chunk]] = {}
+        records = list(_records(self.path.read_bytes())) if self.path.exists() else []
+        if records and records[0][0] != self._header:
+            logger.warning("%s is not a ledger of these parameters; it is not used", self.path)
+            records = []
         for record, _ in records[1:]:
-            self._remember(_decode(record))
+            chunk = _decode(record)
+            self._chunks.setdefault((chunk.image, chunk.stage), []).append(chunk)
+        if not read_only:
+            self._prepare(intact=records[-1][1] if records else 0)
+
+    def _prepare(self, intact: int) -> None:
+        """Cut off what was damaged, so that new chunks follow on the last intact one."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if intact == 0:
+            self.path.write_bytes(_line(self._header))
+        elif intact < self.path.stat().st_size:
+            logger.warning("%s ends in a damaged record; what follows it is drawn again", self.path)
+            os.truncate(self.path, intact)
 
     def append(self, chunk: Chunk) -> None:
-        """Write a chunk to disk; it must follow on the image's last one."""
+        """Write a chunk to disk."""
         with self.path.open("ab") as file:
             file.write(_line(_encode(chunk)))
             file.flush()
@@ -109,13 +126,3 @@ class Ledger:
     def chunks(self, image: int, stage: Stage) -> list[Chunk]:
         """Return the chunks of one image and stage that were on disk when the ledger was opened."""
         return self._chunks.get((image, stage), [])
-
-    def _remember(self, chunk: Chunk) -> None:
-        known = self._chunks.setdefault((chunk.image, chunk.stage), [])
-        expected = known[-1].first + len(known[-1].predictions) if known else 0
-        if chunk.first != expected:
-            raise ValueError(
-                f"{self.path}: sample {chunk.first} of image {chunk.image} follows sample {expected - 1}; "
-                "two jobs may have written to this file: delete it"
-            )
-        known.append(chunk)

@@ -20,20 +20,24 @@ class Purified:
     """Images to be classified, and to which sample and vote each belongs.
 
     ``owner[j]`` is the position of image j's sample in the batch; ``vote[j]`` is SHARED where one image
-    stands for all votes of its sample, else the vote's number from 1. ``budget_share`` is the largest share
-    of the privacy budget that any coordinate of any trajectory spent.
+    stands for all votes of its sample, else the vote's number from 1. ``first`` holds each sample's x0 as it
+    was predicted where the votes part: what one-shot denoising would have shown the classifier.
+    ``vote_evaluations`` counts the evaluations after that point, for all votes together. ``budget_share`` is
+    the largest share of the privacy budget that any coordinate of any trajectory spent.
     """
 
     images: Tensor
     owner: Tensor
     vote: Tensor
+    first: Tensor
+    vote_evaluations: int
     budget_share: float
 
 
 def one_each(images: Tensor, *, budget_share: float) -> Purified:
     """Wrap one image per sample, in the samples' order."""
     owner = torch.arange(len(images), device=images.device)
-    return Purified(images, owner, torch.full_like(owner, SHARED), budget_share)
+    return Purified(images, owner, torch.full_like(owner, SHARED), images, 0, budget_share)
 
 
 def denoise_unguided(
@@ -57,9 +61,13 @@ def denoise_unguided(
     x_t = states[:0]
     owner = steps.new_empty(0)
     vote = steps.new_empty(0)
+    first = torch.empty_like(states)
+    vote_evaluations = 0
     for step in range(int(steps.max()), 0, -1):
         starting = torch.nonzero(steps == step).flatten()
         prediction = denoiser.predict(torch.cat([x_t, states[starting]]), grid, step)
+        first[starting] = prediction.x0[len(owner) :]
+        vote_evaluations += len(owner)
         copies = torch.ones(len(owner) + len(starting), dtype=torch.long, device=states.device)
         copies[len(owner) :] = votes
         x_t = torch.cat([x_t, states[starting]]).repeat_interleave(copies, dim=0)
@@ -77,9 +85,14 @@ def denoise_unguided(
             step=step,
         )
     starting = torch.nonzero(steps == 0).flatten()
+    images = denoiser.predict(torch.cat([x_t, states[starting]]), grid, 0).x0
+    first[starting] = images[len(owner) :]
+    vote_evaluations += len(owner)
     return Purified(
-        images=denoiser.predict(torch.cat([x_t, states[starting]]), grid, 0).x0,
+        images=images,
         owner=torch.cat([owner, starting]),
         vote=torch.cat([vote, torch.full_like(starting, SHARED)]),
+        first=first,
+        vote_evaluations=vote_evaluations,
         budget_share=budget_share,
     )

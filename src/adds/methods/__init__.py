@@ -19,3 +19,6 @@ GUIDED = frozenset({"adds", "adds_oneshot"})
 
 VOTING = frozenset({"densepure", "adds"})
 """The methods that can take more than one vote."""
+
+CONTAINED = {"adds_oneshot": "adds"}
+"""Methods that are the one-shot denoised image of another: its samples hold theirs."""

@@ -1,6 +1,7 @@
 """What every method is: a map from an image and random numbers to purified images, then a vote."""
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -62,25 +63,53 @@ Method = Callable[[Pipeline, Query, Tensor, Noise], Purified]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One class per sample (int64 [n]), what it cost, and the share of the privacy budget that was spent."""
+    """What a batch of samples predicted, and what it cost.
 
-    predictions: Tensor
-    evaluations: int
+    ``ballots`` are the classes of each sample's votes (int64 [n, votes]); ``first`` is the class of its
+    one-shot denoised image ([n]), where that was asked for. Costs are split at the point where votes part:
+    of K votes, any k alone would have cost the shared part and k / K of the rest.
+    """
+
+    ballots: Tensor
+    first: Tensor | None
+    shared: "Cost"
+    votes: "Cost"
     budget_share: float
 
 
-def predict(method: Method, pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Outcome:
-    """Purify, classify and vote: the base classifier that is smoothed, once per sample."""
-    before = pipeline.denoiser.evaluations
+@dataclass(frozen=True)
+class Cost:
+    """Evaluations of the diffusion model, and seconds."""
+
+    evaluations: int
+    seconds: float
+
+
+def predict(
+    method: Method,
+    pipeline: Pipeline,
+    query: Query,
+    samples: Tensor,
+    noise: Noise,
+    *,
+    classify_first: bool = False,
+) -> Outcome:
+    """Purify and classify: the base classifier that is smoothed, once per sample and vote."""
+    started, before = time.perf_counter(), pipeline.denoiser.evaluations
     purified = method(pipeline, query, samples, noise)
     classes = pipeline.classifier.predict(purified.images)
     ballots = torch.empty(len(samples), query.votes, dtype=torch.long, device=classes.device)
     shared = purified.vote == SHARED
     ballots[purified.owner[shared]] = classes[shared][:, None]
     ballots[purified.owner[~shared], purified.vote[~shared] - 1] = classes[~shared]
+    evaluations = pipeline.denoiser.evaluations - before
+    seconds = time.perf_counter() - started
+    vote_share = purified.vote_evaluations / evaluations if evaluations else 0.0
     return Outcome(
-        predictions=majority(ballots),
-        evaluations=pipeline.denoiser.evaluations - before,
+        ballots=ballots,
+        first=pipeline.classifier.predict(purified.first) if classify_first else None,
+        shared=Cost(evaluations - purified.vote_evaluations, (1 - vote_share) * seconds),
+        votes=Cost(purified.vote_evaluations, vote_share * seconds),
         budget_share=purified.budget_share,
     )
 

@@ -1,0 +1,41 @@
+# Adaptive Diffusion Denoised Smoothing: the paper's tables and figures from nothing.
+from snakemake.utils import min_version
+
+min_version("9.14")
+
+
+configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+
+
+report: "workflow/report/workflow.rst"
+
+
+pathvars:
+    results=f"results/{config['experiment']}",
+    models=f"resources/{config['experiment']}",
+    logs=f"logs/{config['experiment']}",
+    benchmarks=f"benchmarks/{config['experiment']}",
+
+
+include: "workflow/rules/assets.smk"
+include: "workflow/rules/images.smk"
+include: "workflow/rules/certify.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/tables.smk"
+
+
+rule all:
+    default_target: True
+    localrule: True
+    input:
+        "<results>/certificates.csv",
+        all_figures(),
+        all_tables(),
+        training_pictures(),
+
+
+onsuccess:
+    print(summary())

@@ -1,0 +1,54 @@
+"""One certification job: draw the samples of a shard of images and write their class counts."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from adds.assets import pipeline_of
+from adds.counting import SampleSize, count_shard, open_ledger
+from adds.logs import configure_logging
+from adds.sampling import Sampler
+
+
+def main(snakemake) -> None:
+    params, config = snakemake.params, snakemake.config
+    checksums = {
+        name: json.loads(Path(snakemake.input[f"{name}_description"]).read_text())["sha256"]
+        for name in ("diffusion", "classifier")
+    }
+    identity = {**params.identity, "sha256": checksums}
+    leader = {**params.leader, "sha256": checksums}
+    pipeline = pipeline_of(config, diffusion=snakemake.input.diffusion, classifier=snakemake.input.classifier)
+    own = {key: identity[key] for key in ("guidance_scale", "start") if key in identity}
+    sampler = Sampler(
+        method=identity["method"],
+        pipeline=pipeline,
+        sigma=identity["sigma"],
+        votes=identity["votes"],
+        seed=identity["seed"],
+        chunk_size=config["sampling"]["chunk_size"],
+        keep_oneshot=identity.get("keep_oneshot", False),
+        **own,
+    )
+    shard = snakemake.wildcards.shard
+    first, end = params.positions
+    counts = count_shard(
+        sampler,
+        pd.read_csv(snakemake.input.images).iloc[first:end],
+        image_size=config["diffusion"]["unet"]["image_size"],
+        size=SampleSize(**params.size),
+        ledger=open_ledger(params.ledgers, shard, identity),
+        family=open_ledger(params.ledgers, shard, leader, read_only=True) if leader != identity else None,
+        identity=identity,
+    )
+    counts.to_parquet(snakemake.output.counts, index=False)
+
+
+if __name__ == "__main__":
+    configure_logging(
+        snakemake.log[0], "certify {method} sigma={sigma} votes={votes} shard={shard}".format(**snakemake.wildcards)
+    )
+    torch.set_num_threads(snakemake.threads)
+    main(snakemake)

@@ -1,0 +1,46 @@
+"""Write the tables: certified accuracy at r = 0, clean accuracy, mean probability of the true class."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from adds.logs import configure_logging
+from adds.naming import in_order, label
+from adds.results import accuracy_table, is_certified, paired_table, true_class_shares
+from adds.tables import accuracy_cells, beside_paper, paired_cells, write
+
+
+def reference_of(shares: pd.DataFrame) -> tuple[str, int]:
+    """Carlini's method where it ran, else the first one."""
+    settings = in_order(zip(shares["method"], shares["votes"], strict=True))
+    return ("carlini", 1) if ("carlini", 1) in settings else settings[0]
+
+
+def main(certified: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame | None, folder: Path) -> None:
+    images = certified["index"].nunique()
+    for name, right in (("certified_accuracy", is_certified(certified)), ("clean_accuracy", certified["correct"])):
+        table = accuracy_table(right, certified)
+        if paper is not None:
+            table = beside_paper(table, paper, name)
+        what = "certified at r = 0" if name == "certified_accuracy" else "right, abstentions not counted"
+        note = f"Percent of {images} images {what}, with exact binomial 95% intervals; best in bold."
+        write(table, accuracy_cells(table), value="accuracy", note=note, stem=folder / name)
+    shares = true_class_shares(counts)
+    reference = reference_of(shares)
+    note = (
+        f"Mean probability (percent) of the true class over {images} images; in brackets the paired difference to "
+        f"{label(*reference)} with its 95% interval; best in bold."
+    )
+    table = paired_table(shares, reference)
+    write(table, paired_cells(table), value="mean", note=note, stem=folder / "true_class_probability")
+
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0], "tables")
+    paper = snakemake.params.paper
+    main(
+        pd.read_parquet(snakemake.input.certificates),
+        pd.read_parquet(snakemake.input.counts),
+        pd.read_csv(paper) if paper else None,
+        Path(snakemake.output.certified).parent,
+    )

@@ -1,0 +1,27 @@
+"""Train the embedded experiment's classifier."""
+
+import pandas as pd
+import torch
+
+from adds.assets import describe_model
+from adds.digits import load_split
+from adds.logs import configure_logging
+from adds.training import TrainingSettings, train_classifier
+
+
+def main(model: dict, training: dict, seed: int, batch_size: int, output) -> None:
+    train, test = load_split()
+    network, log = train_classifier(train, test, settings=TrainingSettings(**training), seed=seed)
+    torch.save(network.state_dict(), output.weights)
+    describe_model(output.weights, {**model, "batch_size": batch_size}, output.description)
+    pd.DataFrame(log).to_csv(output.loss, index=False)
+
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0], "train_classifier")
+    torch.set_num_threads(snakemake.threads)
+    main(
+        **{key: snakemake.params[key] for key in ("model", "training", "seed")},
+        batch_size=snakemake.config["classifier"]["batch_size"],
+        output=snakemake.output,
+    )

@@ -1,0 +1,88 @@
+"""From model files and the configuration to a pipeline that is ready to draw samples."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adds.classifiers import BatchedClassifier, Classifier, TimmClassifier, load_small_classifier
+from adds.denoiser import Denoiser, load_unet
+from adds.methods.base import Pipeline
+from adds.schedule import Schedule, evenly_spaced
+
+
+def choose_device(name: str) -> torch.device:
+    """Resolve ``auto`` to the GPU where there is one; refuse a GPU where there is none."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"device is {name!r}, but this machine has no GPU that torch can use: set device to 'cpu'")
+    return torch.device(name)
+
+
+def sha256_of(path: Path | str) -> str:
+    """Return the checksum that names a model in a run's identity."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def describe_model(weights: Path | str, settings: Mapping[str, Any], description: Path | str) -> None:
+    """Write what a weights file is beside it: its settings and its checksum."""
+    text = json.dumps({**settings, "sha256": sha256_of(weights)}, indent=2)
+    Path(description).write_text(text + "\n")
+
+
+def load_classifier(path: Path | str, settings: Mapping[str, Any], device: torch.device) -> Classifier:
+    """Load the embedded experiment's network, or any timm model from a checkpoint file."""
+    if settings["kind"] == "small":
+        return load_small_classifier(path, classes=settings["classes"]).to(device)
+    return TimmClassifier(settings["name"], checkpoint=path).eval().requires_grad_(False).to(device)
+
+
+def load_pipeline(
+    *,
+    diffusion: Path | str,
+    classifier: Path | str,
+    diffusion_settings: Mapping[str, Any],
+    classifier_settings: Mapping[str, Any],
+    device: torch.device,
+) -> Pipeline:
+    """Load both networks; the settings are the sections of that name of the configuration."""
+    schedule = Schedule.named(diffusion_settings["schedule"], diffusion_settings["timesteps"])
+    half = bool(diffusion_settings["half_precision"]) and device.type == "cuda"
+    network = load_unet(diffusion, diffusion_settings["unet"], device=device, half=half)
+    return Pipeline(
+        denoiser=Denoiser(network, schedule, batch_size=diffusion_settings["batch_size"], device=device),
+        classifier=BatchedClassifier(
+            load_classifier(classifier, classifier_settings, device),
+            classes=classifier_settings["classes"],
+            batch_size=classifier_settings["batch_size"],
+        ),
+        grid=schedule.respaced(evenly_spaced(diffusion_settings["steps"], len(schedule))),
+    )
+
+
+def pipeline_of(config: Mapping[str, Any], *, diffusion: Path | str, classifier: Path | str) -> Pipeline:
+    """Load both networks as a whole configuration says."""
+    return load_pipeline(
+        diffusion=diffusion,
+        classifier=classifier,
+        diffusion_settings=config["diffusion"],
+        classifier_settings=config["classifier"],
+        device=choose_device(config["device"]),
+    )
+
+
+def embedded_pipeline(folder: Path | str) -> Pipeline:
+    """Load the models that the embedded experiment left in ``folder``, as their descriptions say."""
+    folder = Path(folder)
+    return load_pipeline(
+        diffusion=folder / "diffusion.pt",
+        classifier=folder / "classifier.pt",
+        diffusion_settings=json.loads((folder / "diffusion.json").read_text()),
+        classifier_settings=json.loads((folder / "classifier.json").read_text()),
+        device=torch.device("cpu"),
+    )

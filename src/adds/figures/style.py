@@ -1,0 +1,88 @@
+"""One look for all figures: legible in print, and to the colour-blind (Okabe and Ito's palette plus dashes)."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from adds.naming import Setting
+
+TEXT_WIDTH = 7.0
+"""Width in inches of a two-column page."""
+
+_COLOURS = {
+    "rs": "#7f7f7f",
+    "carlini": "#000000",
+    "densepure": "#0072B2",
+    "adds": "#D55E00",
+    "adds_oneshot": "#009E73",
+}
+_SPARE_COLOURS = ["#CC79A7", "#E69F00", "#56B4E9"]
+_DASHES = {"rs": (1, 1), "carlini": (4, 1.5), "densepure": (6, 1.5, 1, 1.5), "adds_oneshot": (2.5, 1)}
+
+
+@dataclass(frozen=True)
+class Line:
+    """How a method is drawn."""
+
+    colour: str
+    dashes: tuple[float, ...]
+    width: float
+    hatch: str
+
+
+def line(setting: Setting) -> Line:
+    """Return the look of a method: colour and dashes by method, weight and hatching by votes."""
+    method, votes = setting
+    spare = _SPARE_COLOURS[sum(map(ord, method)) % len(_SPARE_COLOURS)]
+    return Line(
+        colour=_COLOURS.get(method, spare),
+        dashes=_DASHES.get(method, ()),
+        width=1.4 if votes == 1 else 2.0,
+        hatch="" if votes == 1 else "////",
+    )
+
+
+@contextmanager
+def look(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Apply the style: ``font_size`` in points and ``dpi`` come from the configuration."""
+    size = settings["font_size"]
+    rc = {
+        "font.size": size,
+        "axes.titlesize": size,
+        "axes.labelsize": size,
+        "xtick.labelsize": size - 1,
+        "ytick.labelsize": size - 1,
+        "legend.fontsize": size - 1,
+        "legend.frameon": False,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": False,
+        "pdf.fonttype": 42,
+        "savefig.dpi": settings["dpi"],
+        "savefig.bbox": "tight",
+        "figure.constrained_layout.use": True,
+    }
+    with sns.axes_style("ticks"), mpl.rc_context(rc):
+        yield
+
+
+def save(figure: Figure, drawn: pd.DataFrame, stem: Path | str) -> None:
+    """Write a figure as .pdf and .png, and what it draws as .csv."""
+    stem = Path(stem)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    # Without these the files would differ from run to run.
+    figure.savefig(f"{stem}.pdf", metadata={"CreationDate": None})
+    figure.savefig(f"{stem}.png", metadata={"Software": None})
+    plt.close(figure)
+    drawn.to_csv(f"{stem}.csv", index=False)

@@ -1,0 +1,126 @@
+"""How voting moves the class counts: for images that it changes, the counts at 1 and at K votes side by side."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from adds.figures.style import TEXT_WIDTH
+from adds.results import is_certified
+
+LABELS = 10
+METHOD = "adds"
+
+
+def changed_images(certified: pd.DataFrame, many: int, limit: int) -> list[int]:
+    """Return images whose correctness or certification differs between 1 and ``many`` votes at some sigma.
+
+    Those that change at more sigmas, and by more radius, come first. Where voting changes none, the images
+    with the largest change of radius stand in.
+    """
+    own = certified[certified["method"] == METHOD].assign(certified=is_certified(certified))
+    wide = own.pivot(index=["index", "sigma"], columns="votes", values=["correct", "certified", "radius"])
+    one, more = wide.xs(1, axis=1, level="votes"), wide.xs(many, axis=1, level="votes")
+    changed = (one["correct"] != more["correct"]) | (one["certified"] != more["certified"])
+    moved = (one["radius"] - more["radius"]).astype(float).abs()
+    score = pd.DataFrame({"changed": changed.astype(int), "moved": moved}).groupby("index").sum()
+    ranked = score.sort_values(["changed", "moved"], ascending=False, kind="stable")
+    some = ranked[ranked["changed"] > 0]
+    return [int(index) for index in (some if len(some) else ranked).index[:limit]]
+
+
+def shares(
+    counts: pd.DataFrame, certified: pd.DataFrame, classes: dict[int, str], many: int, limit: int
+) -> pd.DataFrame:
+    """Return for each chosen image, sigma and vote count the shares of its most frequent labels."""
+    own = counts[(counts["method"] == METHOD) & counts["votes"].isin([1, many])]
+    verdicts = certified.set_index(["method", "sigma", "votes", "index"])
+    rows = []
+    for index in changed_images(certified, many, limit):
+        for sigma, group in own[own["index"] == index].groupby("sigma"):
+            by_votes = {row.votes: np.array(row.counts_estimation) for row in group.itertuples()}
+            pooled = sum(count / count.sum() for count in by_votes.values())
+            top = np.argsort(-np.asarray(pooled), kind="stable")[:LABELS]
+            truth = int(group["label"].iloc[0])
+            for votes, count in sorted(by_votes.items()):
+                verdict = verdicts.loc[(METHOD, sigma, votes, index)]
+                for rank, class_ in enumerate(top):
+                    rows.append(
+                        {
+                            "index": index,
+                            "sigma": sigma,
+                            "votes": votes,
+                            "rank": rank,
+                            "label": int(class_),
+                            "name": classes.get(int(class_), str(class_)),
+                            "share": count[class_] / count.sum(),
+                            "is_true": int(class_) == truth,
+                            "is_prediction": int(class_) == verdict["prediction"],
+                            "certified": not verdict["abstained"],
+                        }
+                    )
+    return pd.DataFrame(rows)
+
+
+def _panel(axis: Axes, panel: pd.DataFrame, votes: list[int]) -> None:
+    grid = panel.pivot(index="rank", columns="votes", values="share")[votes]
+    axis.imshow(grid, vmin=0, vmax=1, cmap="cividis", aspect="auto")
+    names = panel.drop_duplicates("rank").sort_values("rank")
+    axis.set_yticks(range(len(names)), [name[:18] for name in names["name"]])
+    for tick, true in zip(axis.get_yticklabels(), names["is_true"], strict=True):
+        tick.set_color("#d40000" if true else "black")
+        tick.set_fontweight("bold" if true else "normal")
+    for column, vote in enumerate(votes):
+        chosen = panel[(panel["votes"] == vote) & panel["is_prediction"]]
+        for row in chosen.itertuples():
+            axis.add_patch(
+                Rectangle(
+                    (column - 0.46, row.rank - 0.46),
+                    0.92,
+                    0.92,
+                    fill=False,
+                    edgecolor="#ff3b30",
+                    linewidth=1.3,
+                    linestyle="-" if row.certified else (0, (2, 1.5)),
+                )
+            )
+    axis.set_xticks([])
+    axis.tick_params(length=0)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+
+
+def draw(drawn: pd.DataFrame) -> Figure:
+    """Draw `shares`: a row per image, a column per sigma, two columns of heat within each."""
+    images = list(dict.fromkeys(drawn["index"]))
+    sigmas = sorted(drawn["sigma"].unique())
+    votes = sorted(drawn["votes"].unique())
+    labels = int(drawn["rank"].max()) + 1
+    figure, axes = plt.subplots(
+        len(images),
+        len(sigmas),
+        figsize=(TEXT_WIDTH, len(images) * 0.115 * labels + 0.9),
+        squeeze=False,
+    )
+    for row, index in enumerate(images):
+        for column, sigma in enumerate(sigmas):
+            axis = axes[row, column]
+            _panel(axis, drawn[(drawn["index"] == index) & (drawn["sigma"] == sigma)], votes)
+            axis.yaxis.set_tick_params(labelsize=plt.rcParams["font.size"] * 0.62)
+            if column == 0:
+                axis.set_ylabel(f"image {index}")
+            if row == 0:
+                axis.set_title(f"$\\sigma$ = {sigma:g}")
+        for column in range(len(sigmas)):
+            if row == len(images) - 1:
+                axes[row, column].set_xticks(
+                    range(len(votes)), [f"{vote} vote{'s' if vote > 1 else ''}" for vote in votes]
+                )
+    colours = figure.colorbar(
+        axes[0, 0].images[0], ax=axes, location="bottom", fraction=0.02, pad=0.01, aspect=50
+    )
+    colours.set_label("Share of samples")
+    colours.outline.set_visible(False)  # type: ignore[operator]
+    return figure

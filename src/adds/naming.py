@@ -1,0 +1,28 @@
+"""How methods are called in figures and tables, and in which order they stand."""
+
+from collections.abc import Iterable
+
+Setting = tuple[str, int]
+"""A method and its number of votes."""
+
+_NAMES = {
+    "rs": "RS",
+    "carlini": "Carlini et al.",
+    "densepure": "DensePure",
+    "adds": "ADDS",
+    "adds_oneshot": "ADDS w/o unguided denoising",
+}
+
+
+def label(method: str, votes: int) -> str:
+    """Return the paper's name of a method, with its votes where there are several."""
+    name = _NAMES.get(method, method)
+    return name if votes == 1 else f"{name}, {votes} votes"
+
+
+def in_order(settings: Iterable[Setting]) -> list[Setting]:
+    """Sort as the paper's tables do: by method, then by votes; methods it doesn't know come last."""
+    order = list(_NAMES)
+    return sorted(
+        set(settings), key=lambda s: (order.index(s[0]) if s[0] in order else len(order), s[0], s[1])
+    )

@@ -1,0 +1,121 @@
+"""From counts to what the paper reports: certificates, accuracies, intervals and paired differences."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from adds.certificate import certify
+
+KEY = ["method", "sigma", "votes", "index"]
+SETTING = ["method", "sigma", "votes"]
+
+
+def merge_counts(files: Iterable[Path | str], expected: pd.DataFrame) -> pd.DataFrame:
+    """Put the shards together; every row of ``expected`` (KEY) must be there exactly once, and nothing else."""
+    parts = []
+    for file in files:
+        try:
+            parts.append(pd.read_parquet(file))
+        except Exception as error:
+            raise ValueError(f"{file} is not a counts file: {error}; delete it and run again") from error
+        missing_columns = set(KEY) - set(parts[-1].columns)
+        if missing_columns:
+            raise ValueError(f"{file} is not a counts file: it has no column {', '.join(sorted(missing_columns))}")
+    counts = pd.concat(parts, ignore_index=True)
+    if counts.duplicated(KEY).any():
+        twice = counts[counts.duplicated(KEY)][KEY].iloc[0].to_dict()
+        raise ValueError(f"the counts of {twice} are in more than one file")
+    both = expected[KEY].merge(counts[KEY], how="outer", indicator=True)
+    wrong = both[both["_merge"] != "both"]
+    if len(wrong):
+        first = wrong.iloc[0]
+        what = "missing" if first["_merge"] == "left_only" else "not part of this experiment"
+        raise ValueError(f"{len(wrong)} counts don't match the experiment: {first[KEY].to_dict()} is {what}")
+    return counts.sort_values(KEY, ignore_index=True)
+
+
+def certificates(counts: pd.DataFrame, *, alpha: float) -> pd.DataFrame:
+    """Certify every row of the merged counts."""
+    found = [
+        certify(selection=row.counts_selection, estimation=row.counts_estimation, sigma=row.sigma, alpha=alpha)
+        for row in counts.itertuples()
+    ]
+    table = counts[[*KEY, "label", "n0", "n", "evaluations", "seconds", "budget_share"]].copy()
+    fields = pd.DataFrame([vars(certificate) for certificate in found], index=table.index)
+    table[list(fields)] = fields
+    table["correct"] = table["prediction"] == table["label"]
+    table["bound"] = "cohen"
+    table["alpha"] = alpha
+    columns = [*KEY, "label", "prediction", "correct", "abstained", "radius", "p_lower", "p_upper"]
+    return table[[*columns, "n0", "n", "alpha", "evaluations", "seconds", "budget_share", "bound"]]
+
+
+def is_certified(certified: pd.DataFrame, radius: float = 0.0) -> "pd.Series[bool]":
+    """Tell for each image: prediction right, not abstained, certified radius >= ``radius``."""
+    return certified["correct"] & ~certified["abstained"] & (certified["radius"] >= radius)
+
+
+def interval(successes: int, trials: int) -> tuple[float, float]:
+    """Return the exact (Clopper-Pearson) binomial 95% interval of a share."""
+    found = stats.binomtest(successes, trials).proportion_ci(confidence_level=0.95, method="exact")
+    return float(found.low), float(found.high)
+
+
+def accuracy_table(right: "pd.Series[bool]", certified: pd.DataFrame) -> pd.DataFrame:
+    """Return the share of right images per setting, with its interval: SETTING, images, accuracy, low, high."""
+    grouped = right.groupby([certified[column] for column in SETTING])
+    table = grouped.agg(["sum", "size"]).reset_index()
+    intervals = [interval(int(row["sum"]), int(row["size"])) for _, row in table.iterrows()]
+    table["accuracy"] = table["sum"] / table["size"]
+    table["low"], table["high"] = [low for low, _ in intervals], [high for _, high in intervals]
+    return table.rename(columns={"size": "images"}).drop(columns="sum")
+
+
+def accuracy_curve(certified: pd.DataFrame, radii: Sequence[float] | NDArray[np.float64]) -> pd.DataFrame:
+    """Return certified accuracy at each radius for every setting: SETTING, radius, accuracy."""
+    rows = []
+    for setting, group in certified.groupby(SETTING):
+        radius = group["radius"].where(is_certified(group), -1.0).to_numpy()
+        rows += [(*setting, r, float((radius >= r).mean())) for r in radii]
+    return pd.DataFrame(rows, columns=[*SETTING, "radius", "accuracy"])
+
+
+def true_class_shares(counts: pd.DataFrame) -> pd.DataFrame:
+    """Return the share of each image's estimation samples that fell on its true class: KEY, p_true."""
+    table = counts[KEY].copy()
+    table["p_true"] = [
+        row.counts_estimation[row.label] / sum(row.counts_estimation) for row in counts.itertuples()
+    ]
+    return table
+
+
+def mean_interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return the mean and its 95% interval by Student's t."""
+    mean = float(values.mean())
+    if len(values) < 2:
+        return mean, float("nan"), float("nan")
+    half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    return mean, mean - half, mean + half
+
+
+def paired_table(shares: pd.DataFrame, reference: tuple[str, int]) -> pd.DataFrame:
+    """Return the mean probability of the true class, and its paired difference to the reference method.
+
+    Methods share images and, where they can, random numbers: the difference over images is far less noisy
+    than either mean.
+    """
+    wide = shares.pivot(index="index", columns=SETTING, values="p_true")
+    rows = []
+    for method, sigma, votes in wide.columns:
+        own = wide[method, sigma, votes].to_numpy()
+        difference = own - wide[reference[0], sigma, reference[1]].to_numpy()
+        mean, low, high = mean_interval(own)
+        rows.append((method, sigma, votes, len(own), mean, low, high, *mean_interval(difference)))
+    return pd.DataFrame(
+        rows,
+        columns=[*SETTING, "images", "mean", "low", "high", "difference", "difference_low", "difference_high"],
+    )

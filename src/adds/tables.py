@@ -1,0 +1,93 @@
+"""Tables as .csv, .md and .tex: methods in rows, sigmas in columns, the best in bold, intervals beside."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from adds.naming import Setting, in_order, label
+from adds.results import SETTING
+
+Cells = dict[tuple[Setting, float], str]
+
+
+def _settings(table: pd.DataFrame) -> list[Setting]:
+    return in_order(zip(table["method"], table["votes"], strict=True))
+
+
+def _best(table: pd.DataFrame, value: str) -> set[tuple[Setting, float]]:
+    """Return the cells that hold the largest value of their sigma."""
+    top = table.groupby("sigma")[value].transform("max")
+    rows = table[table[value] == top]
+    return {((row.method, row.votes), row.sigma) for row in rows.itertuples()}
+
+
+def markdown(cells: Cells, best: set[tuple[Setting, float]], sigmas: list[float]) -> str:
+    """Write the cells as a Markdown table."""
+    settings = in_order(setting for setting, _ in cells)
+    lines = ["| sigma | " + " | ".join(f"{sigma:g}" for sigma in sigmas) + " |"]
+    lines.append("|---" * (len(sigmas) + 1) + "|")
+    for setting in settings:
+        row = [cells[setting, sigma] for sigma in sigmas]
+        bold = [(f"**{text}**" if (setting, sigma) in best else text) for text, sigma in zip(row, sigmas, strict=True)]
+        lines.append(f"| {label(*setting)} | " + " | ".join(bold) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def latex(cells: Cells, best: set[tuple[Setting, float]], sigmas: list[float]) -> str:
+    """Write the cells as a LaTeX tabular in booktabs style."""
+    settings = in_order(setting for setting, _ in cells)
+    lines = [
+        r"\begin{tabular}{l" + "c" * len(sigmas) + "}",
+        r"\toprule",
+        r"$\sigma$ & " + " & ".join(f"{sigma:g}" for sigma in sigmas) + r" \\",
+        r"\midrule",
+    ]
+    for setting in settings:
+        row = []
+        for sigma in sigmas:
+            text = cells[setting, sigma].replace("%", r"\%").replace("±", r"$\pm$")
+            row.append(rf"\textbf{{{text}}}" if (setting, sigma) in best else text)
+        lines.append(f"{label(*setting)} & " + " & ".join(row) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def write(table: pd.DataFrame, cells: Cells, *, value: str, note: str, stem: Path | str) -> None:
+    """Write one table in all three formats; ``note`` says how to read it."""
+    sigmas = sorted(table["sigma"].unique())
+    best = _best(table, value)
+    stem = Path(stem)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(f"{stem}.csv", index=False)
+    stem.with_suffix(".md").write_text(markdown(cells, best, sigmas) + "\n" + note + "\n")
+    stem.with_suffix(".tex").write_text(f"% {note}\n" + latex(cells, best, sigmas))
+
+
+def accuracy_cells(table: pd.DataFrame) -> Cells:
+    """Write accuracies in percent with their 95% intervals, and the paper's value where there is one."""
+    cells = {}
+    for row in table.itertuples():
+        text = f"{100 * row.accuracy:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"
+        paper = getattr(row, "paper", float("nan"))
+        if paper == paper:
+            text += f" (paper {paper:.1f}, {100 * row.accuracy - paper:+.1f})"
+        cells[(row.method, row.votes), row.sigma] = text
+    return cells
+
+
+def paired_cells(table: pd.DataFrame) -> Cells:
+    """Write mean probabilities of the true class, with the paired difference to the reference method."""
+    cells = {}
+    for row in table.itertuples():
+        text = f"{100 * row.mean:.1f}"
+        if row.difference_low != 0 or row.difference_high != 0:
+            text += f" ({100 * row.difference:+.1f} [{100 * row.difference_low:+.1f}, {100 * row.difference_high:+.1f}])"
+        cells[(row.method, row.votes), row.sigma] = text
+    return cells
+
+
+def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Add the paper's value (percent) and the difference of ours to it, where the paper has one."""
+    values = paper[[*SETTING, column]].rename(columns={column: "paper"})
+    joined = table.merge(values, on=SETTING, how="left")
+    joined["difference"] = 100 * joined["accuracy"] - joined["paper"]
+    return joined

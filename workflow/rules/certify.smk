@@ -1,0 +1,75 @@
+# From images to certificates: one certify job per method, sigma, number of votes and shard of images.
+
+
+rule certify:
+    input:
+        # More images rewrite the list but don't change the rows that a shard had before.
+        images=ancient("<results>/images.csv"),
+        diffusion="<models>/diffusion.pt",
+        diffusion_description="<models>/diffusion.json",
+        classifier="<models>/classifier.pt",
+        classifier_description="<models>/classifier.json",
+        leader=leader_counts,
+    output:
+        counts="<results>/counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet",
+    log:
+        "<logs>/certify/{method}/sigma{sigma}/votes{votes}/{shard}.log",
+    benchmark:
+        "<benchmarks>/certify/{method}/sigma{sigma}/votes{votes}/{shard}.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    threads: 1
+    resources:
+        gpu=0 if config["device"] == "cpu" else 1,
+        mem_mb=4000 if config["device"] == "cpu" else 16000,
+        runtime=60 if config["device"] == "cpu" else 720,
+    params:
+        identity=lambda wildcards: identity(wildcards.method, wildcards.sigma, wildcards.votes),
+        leader=lambda wildcards: leader_identity(wildcards.method, wildcards.sigma),
+        size=sample_size(),
+        positions=lambda wildcards: positions(wildcards.shard),
+        ledgers=f"results/{config['experiment']}/ledger",
+    script:
+        "../../scripts/certify.py"
+
+
+rule merge:
+    input:
+        images="<results>/images.csv",
+        counts=all_counts,
+    output:
+        "<results>/counts.parquet",
+    log:
+        "<logs>/merge.log",
+    benchmark:
+        "<benchmarks>/merge.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        settings=settings(),
+    script:
+        "../../scripts/merge.py"
+
+
+rule certificates:
+    input:
+        "<results>/counts.parquet",
+    output:
+        parquet="<results>/certificates.parquet",
+        csv="<results>/certificates.csv",
+    log:
+        "<logs>/certificates.log",
+    benchmark:
+        "<benchmarks>/certificates.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        alpha=config["sampling"]["alpha"],
+    script:
+        "../../scripts/certificates.py"

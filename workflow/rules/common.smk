@@ -1,0 +1,215 @@
+import json
+import math
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import validate
+
+# Raised when the same configuration would give other counts: older counts are then drawn again.
+COUNTS_VERSION = 1
+
+GUIDED = ("adds", "adds_oneshot")
+
+
+def normalise_config() -> None:
+    """Write sigmas one way (0.5, never .50), as numbers in the list and as text in the keys."""
+    if isinstance(config.get("guidance_scale"), dict):
+        config["guidance_scale"] = {
+            sigma_text(key): scale for key, scale in config["guidance_scale"].items()
+        }
+
+
+def sigma_text(sigma) -> str:
+    try:
+        return str(float(sigma))
+    except ValueError:
+        raise WorkflowError(f"guidance_scale has the key {sigma!r}: keys must be sigmas, as in {{'0.5': 0.8}}")
+
+
+def check_config() -> None:
+    """Refuse what the schema can't see: keys that contradict each other."""
+    methods = active_methods()
+    if not methods:
+        raise WorkflowError("methods: every method is null; at least one must have votes")
+    if any(method in GUIDED for method in methods):
+        for sigma in config["sigmas"]:
+            if sigma_text(sigma) not in config["guidance_scale"]:
+                raise WorkflowError(
+                    f"guidance_scale has no entry for sigma {sigma}: ADDS needs one for each of sigmas, "
+                    f"for example guidance_scale: {{\"{sigma_text(sigma)}\": 0.8}}"
+                )
+    diffusion, sampling = config["diffusion"], config["sampling"]
+    if diffusion["timesteps"] % diffusion["steps"]:
+        raise WorkflowError(
+            f"diffusion.steps is {diffusion['steps']}: it must divide diffusion.timesteps, {diffusion['timesteps']}"
+        )
+    least = math.floor(math.log2(1 / sampling["alpha"])) + 1
+    if sampling["n"] < least:
+        raise WorkflowError(
+            f"sampling.n is {sampling['n']}: with sampling.alpha = {sampling['alpha']} even {sampling['n']} "
+            f"of {sampling['n']} samples can't certify anything; n must be at least {least}"
+        )
+    if (diffusion["source"] == "train") != (config["dataset"]["name"] == "digits"):
+        raise WorkflowError(
+            "diffusion.source: only the digits' models are trained by the workflow; "
+            "use source: train with dataset.name: digits, and source: download otherwise"
+        )
+    if diffusion["source"] == "train":
+        for section in ("diffusion", "classifier"):
+            if "training" not in config[section]:
+                raise WorkflowError(f"{section}.training is missing: source: train needs steps, batch_size, learning_rate")
+    if (config["classifier"]["kind"] == "small") != (config["dataset"]["name"] == "digits"):
+        raise WorkflowError("classifier.kind: 'small' goes with dataset.name: digits, 'timm' with the others")
+
+
+def active_methods() -> dict:
+    return {name: settings for name, settings in config["methods"].items() if settings}
+
+
+def settings() -> list[tuple[str, str, int]]:
+    """All (method, sigma, votes) of the experiment."""
+    return [
+        (method, sigma_text(sigma), votes)
+        for method, own in active_methods().items()
+        for sigma in config["sigmas"]
+        for votes in own["votes"]
+    ]
+
+
+def shards() -> list[str]:
+    """Shards are numbered ranges of positions in images.csv: more images only add shards at the end."""
+    count = -(-config["dataset"]["images"] // config["images_per_job"])
+    return [f"{number:05d}" for number in range(count)]
+
+
+def positions(shard: str) -> list[int]:
+    """First position of a shard, and the one after its last."""
+    first = int(shard) * config["images_per_job"]
+    return [first, min(first + config["images_per_job"], config["dataset"]["images"])]
+
+
+def all_counts(wildcards=None) -> list[str]:
+    return [
+        f"<results>/counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet"
+        for method, sigma, votes in settings()
+        for shard in shards()
+    ]
+
+
+def model_settings(section: str) -> dict:
+    """The part of a model's section that changes what it computes."""
+    return {
+        key: value
+        for key, value in config[section].items()
+        if key not in ("batch_size", "training", "source")
+    }
+
+
+def identity(method: str, sigma: str, votes: int) -> dict:
+    """Everything in the configuration that determines a sample's prediction, and nothing else."""
+    own = {"method": method, "sigma": float(sigma), "votes": int(votes)}
+    if method in GUIDED:
+        own["guidance_scale"] = config["guidance_scale"][sigma]
+    if method == "densepure":
+        own["start"] = config["methods"]["densepure"]["start"]
+    if method == "adds" and "adds_oneshot" in active_methods():
+        own["keep_oneshot"] = True
+    return {
+        **own,
+        "seed": config["seed"],
+        "dataset": config["dataset"]["name"],
+        "diffusion": model_settings("diffusion"),
+        "classifier": model_settings("classifier"),
+        "counts_version": COUNTS_VERSION,
+    }
+
+
+def leader(method: str) -> tuple[str, int]:
+    """The member of a family whose samples contain all others': it runs first, they read its ledger."""
+    methods = active_methods()
+    family = "adds" if method == "adds_oneshot" and "adds" in methods else method
+    return family, max(methods[family]["votes"])
+
+
+def leader_identity(method: str, sigma: str) -> dict:
+    family, votes = leader(method)
+    return identity(family, sigma, votes)
+
+
+def leader_counts(wildcards) -> list[str]:
+    """What a certify job waits for: the counts of its family's leader, unless it is the leader."""
+    family, votes = leader(wildcards.method)
+    if (family, votes) == (wildcards.method, int(wildcards.votes)):
+        return []
+    return [f"<results>/counts/{family}/sigma{wildcards.sigma}/votes{votes}/{wildcards.shard}.parquet"]
+
+
+def sample_size() -> dict:
+    return {key: config["sampling"][key] for key in ("n0", "n")}
+
+
+FIGURE_FORMATS = ("pdf", "png", "csv")
+TABLE_FORMATS = ("csv", "md", "tex")
+
+
+def voting_both() -> bool:
+    """The vote distribution compares one vote with several."""
+    votes = (active_methods().get("adds") or {}).get("votes", [])
+    return 1 in votes and max(votes) > 1
+
+
+def many_votes() -> int:
+    return max(active_methods()["adds"]["votes"])
+
+
+def figure_names() -> list[str]:
+    names = [f"certified_accuracy_votes{votes}" for votes in config["figures"]["votes"]] + ["runtime"]
+    names += ["vote_distribution"] if voting_both() else []
+    names += [f"denoised_sigma{sigma_text(sigma)}" for sigma in config["sigmas"]]
+    names += ["budget"] if any(method in GUIDED for method in active_methods()) else []
+    return names
+
+
+def all_figures() -> list[str]:
+    return [f"<results>/figures/{name}.{suffix}" for name in figure_names() for suffix in FIGURE_FORMATS]
+
+
+def all_tables() -> list[str]:
+    names = ["certified_accuracy", "clean_accuracy", "true_class_probability"]
+    return [f"<results>/tables/{name}.{suffix}" for name in names for suffix in TABLE_FORMATS]
+
+
+def training_pictures() -> list[str]:
+    if config["diffusion"]["source"] != "train":
+        return []
+    return ["<results>/training/samples.png", "<results>/training/loss.png"]
+
+
+def summary() -> str:
+    """What a finished run tells in the terminal: the tables, and where everything is."""
+    folder = Path("results") / config["experiment"]
+    lines = [""]
+    for name in ("certified_accuracy", "clean_accuracy"):
+        table = folder / "tables" / f"{name}.md"
+        if table.exists():
+            lines += [f"{name.replace('_', ' ').capitalize()} (%)", "", table.read_text()]
+    lines.append(f"Results are in {folder}/: certificates.csv, figures/, tables/")
+    return "\n".join(lines)
+
+
+def figure_style(name: str):
+    """Style and content keys of a figure, so that a change of one reruns that figure only."""
+    own = {key: config["figures"][key] for key in ("font_size", "dpi")}
+    return own | ({name: config["figures"][name]} if name in config["figures"] else {})
+
+
+normalise_config()
+validate(config, schema="../schemas/config.schema.yaml", set_default=False)
+check_config()
+
+
+wildcard_constraints:
+    method="|".join(active_methods()),
+    sigma=r"[0-9.e-]+",
+    votes=r"\d+",
+    shard=r"\d{5}",

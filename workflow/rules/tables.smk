@@ -1,0 +1,39 @@
+# The paper's two tables, and one that few images can still answer: the mean probability of the true class.
+
+
+rule tables:
+    input:
+        certificates="<results>/certificates.parquet",
+        counts="<results>/counts.parquet",
+    output:
+        multiext("<results>/tables/certified_accuracy", ".md", ".tex"),
+        multiext("<results>/tables/clean_accuracy", ".md", ".tex"),
+        multiext("<results>/tables/true_class_probability", ".md", ".tex"),
+        certified=report(
+            "<results>/tables/certified_accuracy.csv",
+            caption="../report/certified_accuracy_table.rst",
+            category="Tables",
+            labels={"table": "certified accuracy"},
+        ),
+        clean=report(
+            "<results>/tables/clean_accuracy.csv",
+            caption="../report/clean_accuracy_table.rst",
+            category="Tables",
+            labels={"table": "clean accuracy"},
+        ),
+        probability=report(
+            "<results>/tables/true_class_probability.csv",
+            caption="../report/true_class_probability.rst",
+            category="Tables",
+            labels={"table": "probability of the true class"},
+        ),
+    log:
+        "<logs>/tables.log",
+    benchmark:
+        "<benchmarks>/tables.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        paper=config["paper_tables"],
+    script:
+        "../../scripts/tables.py"
