@@ -29,12 +29,12 @@ include: "workflow/rules/tables.smk"
 
 rule all:
     default_target: True
-    localrule: True
     input:
         "<results>/certificates.csv",
         all_figures(),
         all_tables(),
         training_pictures(),
+    localrule: True
 
 
 onsuccess:

@@ -48,7 +48,8 @@ def main(snakemake) -> None:
 
 if __name__ == "__main__":
     configure_logging(
-        snakemake.log[0], "certify {method} sigma={sigma} votes={votes} shard={shard}".format(**snakemake.wildcards)
+        snakemake.log[0],
+        "certify {method} sigma={sigma} votes={votes} shard={shard}".format(**snakemake.wildcards),
     )
     torch.set_num_threads(snakemake.threads)
     main(snakemake)

@@ -23,7 +23,11 @@ def main(snakemake) -> None:
         seed=params.seed,
         classes=class_names(config["dataset"]["name"]),
     )
-    np.savez(snakemake.output[0], pictures=pictures, **{name: drawn[name].to_numpy(str) for name in drawn})
+    np.savez(
+        snakemake.output[0],
+        pictures=pictures,
+        **{name: drawn[name].to_numpy(str) for name in drawn},
+    )
 
 
 if __name__ == "__main__":

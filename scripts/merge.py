@@ -8,7 +8,8 @@ from adds.results import merge_counts
 
 def expected_rows(images: pd.DataFrame, settings: list[tuple[str, str, int]]) -> pd.DataFrame:
     rows = pd.DataFrame(
-        [(method, float(sigma), votes) for method, sigma, votes in settings], columns=["method", "sigma", "votes"]
+        [(method, float(sigma), votes) for method, sigma, votes in settings],
+        columns=["method", "sigma", "votes"],
     )
     return rows.merge(images[["index"]], how="cross")
 

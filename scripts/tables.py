@@ -18,7 +18,10 @@ def reference_of(shares: pd.DataFrame) -> tuple[str, int]:
 
 def main(certified: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame | None, folder: Path) -> None:
     images = certified["index"].nunique()
-    for name, right in (("certified_accuracy", is_certified(certified)), ("clean_accuracy", certified["correct"])):
+    for name, right in (
+        ("certified_accuracy", is_certified(certified)),
+        ("clean_accuracy", certified["correct"]),
+    ):
         table = accuracy_table(right, certified)
         if paper is not None:
             table = beside_paper(table, paper, name)

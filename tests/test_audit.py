@@ -64,7 +64,9 @@ def test_privacy_loss_is_that_of_the_gaussian_mechanism(schedule, unet, image, c
 
 
 @pytest.mark.parametrize(
-    "broken", [lambda sigma: 1 / sigma**2, lambda sigma: 1 / (2 * sigma)], ids=["sigma for 2 sigma", "mu for mu^2"]
+    "broken",
+    [lambda sigma: 1 / sigma**2, lambda sigma: 1 / (2 * sigma)],
+    ids=["sigma for 2 sigma", "mu for mu^2"],
 )
 def test_the_audit_sees_a_wrong_budget(schedule, unet, image, change, monkeypatch, broken):
     monkeypatch.setattr("adds.privacy.squared_budget", broken)

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import brentq
 
-from adds.certificate import certified_radius, certify, check_samples, clopper_pearson_lower, least_certifying_n
+from adds.certificate import (
+    certified_radius,
+    certify,
+    check_samples,
+    clopper_pearson_lower,
+    least_certifying_n,
+)
 
 
 @given(trials=st.integers(1, 12000), share=st.floats(0, 1), alpha=st.sampled_from([0.05, 0.001, 1e-6]))

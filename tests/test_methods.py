@@ -114,7 +114,7 @@ def test_unspent_budget_leaves_nothing_random_after_guidance(pipeline, image):
 def test_every_method_predicts_a_class_per_sample(pipeline, image, method):
     outcome = predict(METHODS[method], pipeline, Query(image, 0.7), SAMPLES, noise_of(0.7))
     assert outcome.ballots.shape == (len(SAMPLES), 1)
-    assert bool(((0 <= outcome.ballots) & (outcome.ballots < 10)).all())
+    assert bool(((outcome.ballots >= 0) & (outcome.ballots < 10)).all())
     assert 0 < outcome.budget_share <= 1
 
 
@@ -141,4 +141,6 @@ def test_bad_queries(image, changes, message):
 def test_an_even_number_of_votes_is_allowed(pipeline, image):
     outcome = predict(densepure, pipeline, Query(image, 1.0, 2), SAMPLES, noise_of(1.0))
     one = predict(densepure, pipeline, Query(image, 1.0, 1), SAMPLES, noise_of(1.0))
-    assert majority(outcome.ballots).tolist() == majority(one.ballots).tolist(), "a tie of two goes to the first vote"
+    assert majority(outcome.ballots).tolist() == majority(one.ballots).tolist(), (
+        "a tie of two goes to the first vote"
+    )

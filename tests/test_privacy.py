@@ -24,7 +24,9 @@ stds = st.one_of(
     sigma=st.floats(0.01, 100),
     scale=st.floats(0, 1),
     steps=st.lists(
-        st.tuples(st.floats(1e-6, 1), st.lists(stds, min_size=4, max_size=4)), min_size=1, max_size=30
+        st.tuples(st.floats(1e-6, 1), st.lists(stds, min_size=4, max_size=4)),
+        min_size=1,
+        max_size=30,
     ),
 )
 @settings(max_examples=300, deadline=None)
@@ -104,9 +106,7 @@ def test_bad_sigma(sigma):
 
 def test_bad_std():
     with pytest.raises(ValueError, match="NaN"):
-        PrivacyFilter(sigma=1.0, shape=(1, 1)).spend(
-            scale=0.5, coef_x0=1.0, std=torch.tensor([[float("nan")]])
-        )
+        PrivacyFilter(sigma=1.0, shape=(1, 1)).spend(scale=0.5, coef_x0=1.0, std=torch.tensor([[float("nan")]]))
 
 
 @pytest.mark.parametrize("sigma", [0.25, 0.5, 1.0, 2.0])

@@ -1,7 +1,5 @@
 """Soundness 6, reproducibility: counts depend on neither batches, chunks nor interruptions."""
 
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,14 @@ from adds.ledger import Ledger
 from adds.sampling import Sampler, Tally
 from tests.conftest import unet_pipeline
 
-SETTINGS = [("rs", 1), ("carlini", 1), ("densepure", 5), ("adds", 1), ("adds", 5), ("adds_oneshot", 1)]
+SETTINGS = [
+    ("rs", 1),
+    ("carlini", 1),
+    ("densepure", 5),
+    ("adds", 1),
+    ("adds", 5),
+    ("adds_oneshot", 1),
+]
 N = 60
 
 
@@ -33,7 +38,7 @@ def test_same_counts_for_every_batch_and_chunk_size(schedule, unet, image, metho
         assert counts_of(sampler, image) == expected
 
 
-class Killed(Exception):
+class KilledError(Exception):
     pass
 
 
@@ -48,11 +53,11 @@ def test_interrupted_runs_end_with_the_same_counts(
 
     def die(count):
         if len(drawn) == chunks_before_the_kill:
-            raise Killed
+            raise KilledError
         drawn.append(count)
 
     path = tmp_path / "shard.jsonl"
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         counts_of(sampler, image, ledger=Ledger(path, {"run": 1}), progress=die)
     before = sampler.pipeline.denoiser.evaluations
     tally = sampler.count(image, index=3, stage="estimation", n=N, ledger=Ledger(path, {"run": 1}))
@@ -118,7 +123,12 @@ def test_the_familys_ledger_holds_its_members(schedule, unet, image, tmp_path, m
     more = member.count(image, index=3, stage="estimation", n=N + 30, family=family, ledger=own)
     assert more.counts.tolist() == counts_of(member, image, n=N + 30)
     again = member.count(
-        image, index=3, stage="estimation", n=N + 30, family=family, ledger=Ledger(tmp_path / "own.jsonl", {})
+        image,
+        index=3,
+        stage="estimation",
+        n=N + 30,
+        family=family,
+        ledger=Ledger(tmp_path / "own.jsonl", {}),
     )
     assert again.counts.tolist() == more.counts.tolist()
 
@@ -166,7 +176,12 @@ def test_ledger_is_on_disk_before_progress_is_reported(schedule, unet, image, tm
     path = tmp_path / "shard.jsonl"
     sizes = []
     sampler = sampler_of(schedule, unet, "rs", chunk_size=30)
-    counts_of(sampler, image, ledger=Ledger(path, {}), progress=lambda _: sizes.append(os.stat(path).st_size))
+    counts_of(
+        sampler,
+        image,
+        ledger=Ledger(path, {}),
+        progress=lambda _: sizes.append(path.stat().st_size),
+    )
     assert sizes == sorted(set(sizes))
 
 

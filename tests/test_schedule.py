@@ -49,7 +49,12 @@ def test_t_star_is_the_first_timestep_as_noisy_as_two_sigma(schedule, sigma):
 
 @pytest.mark.parametrize(
     ("timesteps", "message"),
-    [([], "empty"), ([1000], r"\[1000\] are not in the schedule"), ([-1, 5], "not in"), ([5, 5], "duplicates")],
+    [
+        ([], "empty"),
+        ([1000], r"\[1000\] are not in the schedule"),
+        ([-1, 5], "not in"),
+        ([5, 5], "duplicates"),
+    ],
 )
 def test_bad_timesteps(schedule, timesteps, message):
     with pytest.raises(ValueError, match=message):

@@ -82,9 +82,7 @@ def test_guided_steps_are_the_papers_algorithm_2(schedule, image, classifierless
     guided = guide(pipeline, Query(image, sigma, guidance_scale=scale), samples, noise)
     alphas_bar = np.append(1.0, schedule.alphas_bar[49::50])
     start = noise.normal((1, 8, 8), samples=samples, timestep=1000).numpy()
-    normals = {
-        t: noise.normal((1, 8, 8), samples=samples, timestep=50 * t - 1).numpy() for t in range(2, 21)
-    }
+    normals = {t: noise.normal((1, 8, 8), samples=samples, timestep=50 * t - 1).numpy() for t in range(2, 21)}
     for i in range(len(samples)):
         own = {t: normal[i] for t, normal in normals.items()}
         state, t = algorithm_2(image.numpy(), sigma, scale, start[i], own, alphas_bar)

@@ -24,7 +24,15 @@ from tests.conftest import GaussianWorld, sign_of_first_coordinate
 TAU, SCALE, ALPHA, N0, N = 0.3, 0.8, 0.001, 100, 1000
 SIGMAS = (0.25, 1.0, 2.0)
 POINTS = 100
-SETTINGS = [("rs", 1), ("carlini", 1), ("densepure", 1), ("densepure", 5), ("adds", 1), ("adds", 5), ("adds_oneshot", 1)]
+SETTINGS = [
+    ("rs", 1),
+    ("carlini", 1),
+    ("densepure", 1),
+    ("densepure", 5),
+    ("adds", 1),
+    ("adds", 5),
+    ("adds_oneshot", 1),
+]
 
 
 @dataclass

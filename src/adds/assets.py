@@ -19,7 +19,9 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device is {name!r}, but this machine has no GPU that torch can use: set device to 'cpu'")
+        raise ValueError(
+            f"device is {name!r}, but this machine has no GPU that torch can use: set device to 'cpu'"
+        )
     return torch.device(name)
 
 

@@ -55,9 +55,7 @@ def certified_radius(*, p_lower: float, p_upper: float, sigma: float) -> float:
     return max(0.0, float(sigma / 2 * (ndtri(p_lower) - ndtri(p_upper))))
 
 
-def certify(
-    *, selection: Sequence[int], estimation: Sequence[int], sigma: float, alpha: float
-) -> Certificate:
+def certify(*, selection: Sequence[int], estimation: Sequence[int], sigma: float, alpha: float) -> Certificate:
     """Certify from class counts of two independent sets of samples (Cohen et al., CERTIFY).
 
     The selection samples name the class; the estimation samples bound its probability from below by

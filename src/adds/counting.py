@@ -36,9 +36,7 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def open_ledger(
-    folder: Path | str, shard: str, identity: Mapping[str, Any], *, read_only: bool = False
-) -> Ledger:
+def open_ledger(folder: Path | str, shard: str, identity: Mapping[str, Any], *, read_only: bool = False) -> Ledger:
     """Open the shard's ledger; other parameters have files of their own, so that none is ever lost."""
     name = f"{identity['method']}-sigma{identity['sigma']}-votes{identity['votes']}"
     path = Path(folder) / name / f"{shard}-{identity_hash(identity)}.jsonl"
@@ -88,7 +86,7 @@ def count_shard(
                     family=family,
                     progress=bar.update,
                 )
-                for stage, n in (("selection", size.n0), ("estimation", size.n))
+                for stage, n in size.items()
             }
             both = tallies.values()
             rows.append(

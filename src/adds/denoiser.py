@@ -53,9 +53,7 @@ class Denoiser:
         exactly zero at step 0, where the chain ends.
         """
         parts = [self._predict(part, grid, step) for part in x_t.split(self.batch_size)]
-        return Prediction(
-            x0=torch.cat([part.x0 for part in parts]), std=torch.cat([part.std for part in parts])
-        )
+        return Prediction(x0=torch.cat([part.x0 for part in parts]), std=torch.cat([part.std for part in parts]))
 
     def _predict(self, x_t: Tensor, grid: Grid, step: int) -> Prediction:
         self.evaluations += len(x_t)
@@ -102,7 +100,11 @@ def build_unet(settings: Mapping[str, Any]) -> nn.Module:
 
 
 def load_unet(
-    path: Path | str, settings: Mapping[str, Any], *, device: torch.device | str = "cpu", half: bool = False
+    path: Path | str,
+    settings: Mapping[str, Any],
+    *,
+    device: torch.device | str = "cpu",
+    half: bool = False,
 ) -> nn.Module:
     """Load a checkpoint of tensors into the UNet that ``settings`` describe; every tensor must fit."""
     network = build_unet(settings)
@@ -133,7 +135,5 @@ def load_weights(network: nn.Module, path: Path | str) -> None:
     ]
     if problems:
         shown = "; ".join(sorted(problems)[:5])
-        raise ValueError(
-            f"{path} doesn't fit the network of the configuration: {shown} ({len(problems)} in all)"
-        )
+        raise ValueError(f"{path} doesn't fit the network of the configuration: {shown} ({len(problems)} in all)")
     network.load_state_dict(state)

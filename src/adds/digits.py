@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 SPLIT_SEED = 0
@@ -25,6 +24,8 @@ class Digits:
 
 def load_split() -> tuple[Digits, Digits]:
     """Return (training, test). The split is fixed; models never see the test images."""
+    from sklearn.datasets import load_digits  # takes a second, which only this function should cost
+
     data = load_digits()
     images = torch.tensor(data.images / 16.0, dtype=torch.float32).unsqueeze(1)
     labels = torch.tensor(data.target, dtype=torch.long)

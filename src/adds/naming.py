@@ -24,5 +24,6 @@ def in_order(settings: Iterable[Setting]) -> list[Setting]:
     """Sort as the paper's tables do: by method, then by votes; methods it doesn't know come last."""
     order = list(_NAMES)
     return sorted(
-        set(settings), key=lambda s: (order.index(s[0]) if s[0] in order else len(order), s[0], s[1])
+        set(settings),
+        key=lambda s: (order.index(s[0]) if s[0] in order else len(order), s[0], s[1]),
     )

@@ -55,7 +55,13 @@ class Noise:
     """
 
     def __init__(
-        self, *, seed: int, stage: Stage, image: int, sigma: float, device: torch.device | str = "cpu"
+        self,
+        *,
+        seed: int,
+        stage: Stage,
+        image: int,
+        sigma: float,
+        device: torch.device | str = "cpu",
     ) -> None:
         name = f"{seed}/{stage}/{image}/{float(sigma).hex()}"
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
@@ -63,7 +69,12 @@ class Noise:
         self.device = torch.device(device)
 
     def normal(
-        self, shape: tuple[int, ...], *, samples: Tensor, votes: Tensor | int = SHARED, timestep: int
+        self,
+        shape: tuple[int, ...],
+        *,
+        samples: Tensor,
+        votes: Tensor | int = SHARED,
+        timestep: int,
     ) -> Tensor:
         """Draw N(0, I) of ``shape`` for every sample: float32 [len(samples), *shape].
 

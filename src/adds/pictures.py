@@ -54,7 +54,11 @@ def denoised_pictures(
     pictures, rows = [], []
     for row, picture in enumerate(images):
         noise = Noise(
-            seed=seed, stage="selection", image=picture.index, sigma=sigma, device=pipeline.denoiser.device
+            seed=seed,
+            stage="selection",
+            image=picture.index,
+            sigma=sigma,
+            device=pipeline.denoiser.device,
         )
         query = Query(picture.image, sigma, guidance_scale=guidance_scale or 0.0)
         columns = [
@@ -80,7 +84,13 @@ def denoised_pictures(
 
 
 def budget_by_step(
-    pipeline: Pipeline, picture: Picture, *, sigma: float, guidance_scale: float, seed: int, trajectories: int
+    pipeline: Pipeline,
+    picture: Picture,
+    *,
+    sigma: float,
+    guidance_scale: float,
+    seed: int,
+    trajectories: int,
 ) -> pd.DataFrame:
     """Return per timestep the share of mu^2 spent so far and the scale used, over coordinates and trajectories."""
     squared_budget = 1 / (2 * sigma) ** 2
@@ -105,7 +115,11 @@ def budget_by_step(
 
     query = Query(picture.image, sigma, guidance_scale=guidance_scale)
     noise = Noise(
-        seed=seed, stage="selection", image=picture.index, sigma=sigma, device=pipeline.denoiser.device
+        seed=seed,
+        stage="selection",
+        image=picture.index,
+        sigma=sigma,
+        device=pipeline.denoiser.device,
     )
     guide(pipeline, query, torch.arange(trajectories), noise, observe)
     return pd.DataFrame(rows)

@@ -38,7 +38,7 @@ def unit_cost(*, coef_x0: float, std: Tensor) -> Tensor:
 
 
 def affordable_scale(*, budget: Tensor, unit_cost: Tensor, scale: float) -> Tensor:
-    """Return the largest scale <= ``scale`` that ``budget`` pays for: sqrt(budget / unit_cost), at most ``scale``."""
+    """Return the largest scale that ``budget`` pays for, sqrt(budget / unit_cost), but at most ``scale``."""
     affordable = torch.sqrt(budget / unit_cost).clamp(max=scale)
     return torch.where(budget > 0, affordable, 0.0)
 

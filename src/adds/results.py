@@ -41,7 +41,12 @@ def merge_counts(files: Iterable[Path | str], expected: pd.DataFrame) -> pd.Data
 def certificates(counts: pd.DataFrame, *, alpha: float) -> pd.DataFrame:
     """Certify every row of the merged counts."""
     found = [
-        certify(selection=row.counts_selection, estimation=row.counts_estimation, sigma=row.sigma, alpha=alpha)
+        certify(
+            selection=row.counts_selection,
+            estimation=row.counts_estimation,
+            sigma=row.sigma,
+            alpha=alpha,
+        )
         for row in counts.itertuples()
     ]
     table = counts[[*KEY, "label", "n0", "n", "evaluations", "seconds", "budget_share"]].copy()
@@ -117,5 +122,14 @@ def paired_table(shares: pd.DataFrame, reference: tuple[str, int]) -> pd.DataFra
         rows.append((method, sigma, votes, len(own), mean, low, high, *mean_interval(difference)))
     return pd.DataFrame(
         rows,
-        columns=[*SETTING, "images", "mean", "low", "high", "difference", "difference_low", "difference_high"],
+        columns=[
+            *SETTING,
+            "images",
+            "mean",
+            "low",
+            "high",
+            "difference",
+            "difference_low",
+            "difference_high",
+        ],
     )

@@ -65,7 +65,12 @@ class Sampler:
         noise = Noise(seed=self.seed, stage=stage, image=index, sigma=self.sigma, device=device)
         samples = torch.arange(first, first + count, device=device)
         outcome = predict(
-            METHODS[self.method], self.pipeline, query, samples, noise, classify_first=self.keep_oneshot
+            METHODS[self.method],
+            self.pipeline,
+            query,
+            samples,
+            noise,
+            classify_first=self.keep_oneshot,
         )
         return Chunk(
             image=index,

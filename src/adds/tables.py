@@ -28,7 +28,9 @@ def markdown(cells: Cells, best: set[tuple[Setting, float]], sigmas: list[float]
     lines.append("|---" * (len(sigmas) + 1) + "|")
     for setting in settings:
         row = [cells[setting, sigma] for sigma in sigmas]
-        bold = [(f"**{text}**" if (setting, sigma) in best else text) for text, sigma in zip(row, sigmas, strict=True)]
+        bold = [
+            (f"**{text}**" if (setting, sigma) in best else text) for text, sigma in zip(row, sigmas, strict=True)
+        ]
         lines.append(f"| {label(*setting)} | " + " | ".join(bold) + " |")
     return "\n".join(lines) + "\n"
 
@@ -79,8 +81,9 @@ def paired_cells(table: pd.DataFrame) -> Cells:
     cells = {}
     for row in table.itertuples():
         text = f"{100 * row.mean:.1f}"
-        if row.difference_low != 0 or row.difference_high != 0:
-            text += f" ({100 * row.difference:+.1f} [{100 * row.difference_low:+.1f}, {100 * row.difference_high:+.1f}])"
+        if row.difference_low != 0 or row.difference_high != 0:  # the reference has no difference to itself
+            low, high = 100 * row.difference_low, 100 * row.difference_high
+            text += f" ({100 * row.difference:+.1f} [{low:+.1f}, {high:+.1f}])"
         cells[(row.method, row.votes), row.sigma] = text
     return cells
 

@@ -100,7 +100,11 @@ def train_diffusion(
         if (step + 1) % 100 == 0 or step + 1 == settings.steps:
             done = (step % 100) + 1
             log.append(
-                {"step": step + 1, "loss": running / done, "held_out_mse": held_out_mse(average, process, test)}
+                {
+                    "step": step + 1,
+                    "loss": running / done,
+                    "held_out_mse": held_out_mse(average, process, test),
+                }
             )
             bar.set_postfix(loss=f"{log[-1]['loss']:.4f}", held_out=f"{log[-1]['held_out_mse']:.4f}")
             running = 0.0
@@ -108,7 +112,13 @@ def train_diffusion(
 
 
 def generate(
-    network: nn.Module, schedule: Schedule, *, steps: int, count: int, shape: tuple[int, ...], seed: int
+    network: nn.Module,
+    schedule: Schedule,
+    *,
+    steps: int,
+    count: int,
+    shape: tuple[int, ...],
+    seed: int,
 ) -> Tensor:
     """Draw images from the model alone, in [-1, 1]: [count, *shape]."""
     grid = schedule.respaced(evenly_spaced(steps, len(schedule)))
@@ -153,6 +163,12 @@ def train_classifier(
         running += float(loss.detach())
         if (step + 1) % 100 == 0 or step + 1 == settings.steps:
             done = (step % 100) + 1
-            log.append({"step": step + 1, "loss": running / done, "held_out_accuracy": accuracy(network, test)})
+            log.append(
+                {
+                    "step": step + 1,
+                    "loss": running / done,
+                    "held_out_accuracy": accuracy(network, test),
+                }
+            )
             running = 0.0
     return network.eval(), log

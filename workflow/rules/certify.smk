@@ -24,7 +24,9 @@ rule certify:
         mem_mb=4000 if config["device"] == "cpu" else 16000,
         runtime=60 if config["device"] == "cpu" else 720,
     params:
-        identity=lambda wildcards: identity(wildcards.method, wildcards.sigma, wildcards.votes),
+        identity=lambda wildcards: identity(
+            wildcards.method, wildcards.sigma, wildcards.votes
+        ),
         leader=lambda wildcards: leader_identity(wildcards.method, wildcards.sigma),
         size=sample_size(),
         positions=lambda wildcards: positions(wildcards.shard),

@@ -23,20 +23,24 @@ def sigma_text(sigma) -> str:
     try:
         return str(float(sigma))
     except ValueError:
-        raise WorkflowError(f"guidance_scale has the key {sigma!r}: keys must be sigmas, as in {{'0.5': 0.8}}")
+        raise WorkflowError(
+            f"guidance_scale has the key {sigma!r}: keys must be sigmas, as in {{'0.5': 0.8}}"
+        )
 
 
 def check_config() -> None:
     """Refuse what the schema can't see: keys that contradict each other."""
     methods = active_methods()
     if not methods:
-        raise WorkflowError("methods: every method is null; at least one must have votes")
+        raise WorkflowError(
+            "methods: every method is null; at least one must have votes"
+        )
     if any(method in GUIDED for method in methods):
         for sigma in config["sigmas"]:
             if sigma_text(sigma) not in config["guidance_scale"]:
                 raise WorkflowError(
                     f"guidance_scale has no entry for sigma {sigma}: ADDS needs one for each of sigmas, "
-                    f"for example guidance_scale: {{\"{sigma_text(sigma)}\": 0.8}}"
+                    f'for example guidance_scale: {{"{sigma_text(sigma)}": 0.8}}'
                 )
     diffusion, sampling = config["diffusion"], config["sampling"]
     if diffusion["timesteps"] % diffusion["steps"]:
@@ -57,9 +61,15 @@ def check_config() -> None:
     if diffusion["source"] == "train":
         for section in ("diffusion", "classifier"):
             if "training" not in config[section]:
-                raise WorkflowError(f"{section}.training is missing: source: train needs steps, batch_size, learning_rate")
-    if (config["classifier"]["kind"] == "small") != (config["dataset"]["name"] == "digits"):
-        raise WorkflowError("classifier.kind: 'small' goes with dataset.name: digits, 'timm' with the others")
+                raise WorkflowError(
+                    f"{section}.training is missing: source: train needs steps, batch_size, learning_rate"
+                )
+    if (config["classifier"]["kind"] == "small") != (
+        config["dataset"]["name"] == "digits"
+    ):
+        raise WorkflowError(
+            "classifier.kind: 'small' goes with dataset.name: digits, 'timm' with the others"
+        )
 
 
 def active_methods() -> dict:
@@ -141,7 +151,9 @@ def leader_counts(wildcards) -> list[str]:
     family, votes = leader(wildcards.method)
     if (family, votes) == (wildcards.method, int(wildcards.votes)):
         return []
-    return [f"<results>/counts/{family}/sigma{wildcards.sigma}/votes{votes}/{wildcards.shard}.parquet"]
+    return [
+        f"<results>/counts/{family}/sigma{wildcards.sigma}/votes{votes}/{wildcards.shard}.parquet"
+    ]
 
 
 def sample_size() -> dict:
@@ -163,7 +175,9 @@ def many_votes() -> int:
 
 
 def figure_names() -> list[str]:
-    names = [f"certified_accuracy_votes{votes}" for votes in config["figures"]["votes"]] + ["runtime"]
+    names = [
+        f"certified_accuracy_votes{votes}" for votes in config["figures"]["votes"]
+    ] + ["runtime"]
     names += ["vote_distribution"] if voting_both() else []
     names += [f"denoised_sigma{sigma_text(sigma)}" for sigma in config["sigmas"]]
     names += ["budget"] if any(method in GUIDED for method in active_methods()) else []
@@ -171,12 +185,20 @@ def figure_names() -> list[str]:
 
 
 def all_figures() -> list[str]:
-    return [f"<results>/figures/{name}.{suffix}" for name in figure_names() for suffix in FIGURE_FORMATS]
+    return [
+        f"<results>/figures/{name}.{suffix}"
+        for name in figure_names()
+        for suffix in FIGURE_FORMATS
+    ]
 
 
 def all_tables() -> list[str]:
     names = ["certified_accuracy", "clean_accuracy", "true_class_probability"]
-    return [f"<results>/tables/{name}.{suffix}" for name in names for suffix in TABLE_FORMATS]
+    return [
+        f"<results>/tables/{name}.{suffix}"
+        for name in names
+        for suffix in TABLE_FORMATS
+    ]
 
 
 def training_pictures() -> list[str]:
@@ -192,7 +214,11 @@ def summary() -> str:
     for name in ("certified_accuracy", "clean_accuracy"):
         table = folder / "tables" / f"{name}.md"
         if table.exists():
-            lines += [f"{name.replace('_', ' ').capitalize()} (%)", "", table.read_text()]
+            lines += [
+                f"{name.replace('_', ' ').capitalize()} (%)",
+                "",
+                table.read_text(),
+            ]
     lines.append(f"Results are in {folder}/: certificates.csv, figures/, tables/")
     return "\n".join(lines)
 

@@ -145,7 +145,8 @@ rule spend_budget:
         runtime=60,
     params:
         scales={
-            sigma_text(sigma): config["guidance_scale"].get(sigma_text(sigma)) for sigma in config["sigmas"]
+            sigma_text(sigma): config["guidance_scale"].get(sigma_text(sigma))
+            for sigma in config["sigmas"]
         },
         model=model_settings("diffusion"),
         trajectories=config["figures"]["budget_trajectories"],

@@ -18,7 +18,10 @@ def draw(drawn: pd.DataFrame) -> Figure:
     """
     figure, (spent, scale) = plt.subplots(1, 2, figsize=(TEXT_WIDTH, 2.5))
     for number, (sigma, own) in enumerate(drawn.groupby("sigma")):
-        look = {"color": _COLOURS[number % len(_COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
+        look = {
+            "color": _COLOURS[number % len(_COLOURS)],
+            "marker": _MARKERS[number % len(_MARKERS)],
+        }
         name = f"$\\sigma$ = {sigma:g}"
         spent.plot(own["timestep"], 100 * own["spent_mean"], **look, markersize=3.5, label=name)
         spent.fill_between(

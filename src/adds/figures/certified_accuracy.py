@@ -23,9 +23,7 @@ def curves(certified: pd.DataFrame, votes: int) -> pd.DataFrame:
 def draw(drawn: pd.DataFrame) -> Figure:
     """Draw the curves of `curves`."""
     sigmas = sorted(drawn["sigma"].unique())
-    figure, axes = plt.subplots(
-        1, len(sigmas), figsize=(TEXT_WIDTH, 2.4), sharey=True, squeeze=False
-    )
+    figure, axes = plt.subplots(1, len(sigmas), figsize=(TEXT_WIDTH, 2.4), sharey=True, squeeze=False)
     settings = in_order(zip(drawn["method"], drawn["votes"], strict=True))
     for axis, sigma in zip(axes[0], sigmas, strict=True):
         panel = drawn[drawn["sigma"] == sigma]

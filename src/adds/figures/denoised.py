@@ -16,7 +16,7 @@ def draw(pictures: NDArray[np.float32], names: list[str], drawn: pd.DataFrame) -
     """
     rows, columns = pictures.shape[:2]
     size = TEXT_WIDTH / columns
-    figure, axes = plt.subplots(rows, columns, figsize=(TEXT_WIDTH, rows * size * 1.28 + 0.45), squeeze=False)
+    figure, axes = plt.subplots(rows, columns, figsize=(TEXT_WIDTH, rows * size * 1.13 + 0.3), squeeze=False)
     for row in range(rows):
         for column in range(columns):
             axis = axes[row, column]

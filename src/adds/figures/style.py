@@ -28,7 +28,12 @@ _COLOURS = {
     "adds_oneshot": "#009E73",
 }
 _SPARE_COLOURS = ["#CC79A7", "#E69F00", "#56B4E9"]
-_DASHES = {"rs": (1, 1), "carlini": (4, 1.5), "densepure": (6, 1.5, 1, 1.5), "adds_oneshot": (2.5, 1)}
+_DASHES = {
+    "rs": (1, 1),
+    "carlini": (4, 1.5),
+    "densepure": (6, 1.5, 1, 1.5),
+    "adds_oneshot": (2.5, 1),
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ def line(setting: Setting) -> Line:
 def look(settings: Mapping[str, Any]) -> Iterator[None]:
     """Apply the style: ``font_size`` in points and ``dpi`` come from the configuration."""
     size = settings["font_size"]
-    rc = {
+    rc: dict[Any, Any] = {
         "font.size": size,
         "axes.titlesize": size,
         "axes.labelsize": size,

@@ -86,6 +86,8 @@ def _panel(axis: Axes, panel: pd.DataFrame, votes: list[int]) -> None:
                     linestyle="-" if row.certified else (0, (2, 1.5)),
                 )
             )
+    for boundary in range(1, len(votes)):
+        axis.axvline(boundary - 0.5, color="white", linewidth=2)
     axis.set_xticks([])
     axis.tick_params(length=0)
     for spine in axis.spines.values():
@@ -118,9 +120,7 @@ def draw(drawn: pd.DataFrame) -> Figure:
                 axes[row, column].set_xticks(
                     range(len(votes)), [f"{vote} vote{'s' if vote > 1 else ''}" for vote in votes]
                 )
-    colours = figure.colorbar(
-        axes[0, 0].images[0], ax=axes, location="bottom", fraction=0.02, pad=0.01, aspect=50
-    )
+    colours = figure.colorbar(axes[0, 0].images[0], ax=axes, location="bottom", fraction=0.02, pad=0.01, aspect=50)
     colours.set_label("Share of samples")
-    colours.outline.set_visible(False)  # type: ignore[operator]
+    colours.outline.set_visible(False)
     return figure

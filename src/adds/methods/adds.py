@@ -62,12 +62,8 @@ def guide(
     active = torch.arange(len(samples), device=denoiser.device)
     for step in range(len(grid) - 1, 0, -1):
         prediction = denoiser.predict(x_t, grid, step)
-        scale = filter_.spend(
-            scale=query.guidance_scale, coef_x0=float(grid.coef_x0[step]), std=prediction.std
-        )
-        normal = noise.normal(
-            tuple(image.shape), samples=samples[active], timestep=grid.timesteps[step]
-        )
+        scale = filter_.spend(scale=query.guidance_scale, coef_x0=float(grid.coef_x0[step]), std=prediction.std)
+        normal = noise.normal(tuple(image.shape), samples=samples[active], timestep=grid.timesteps[step])
         x_prev = reverse_step(
             x_t=x_t,
             x0=prediction.x0 + scale * (image - prediction.x0),
@@ -79,7 +75,14 @@ def guide(
         if observe is not None:
             observe(
                 GuidedStep(
-                    step, samples[active], x_t, prediction.x0, scale, prediction.std, x_prev, filter_.spent
+                    step,
+                    samples[active],
+                    x_t,
+                    prediction.x0,
+                    scale,
+                    prediction.std,
+                    x_prev,
+                    filter_.spent,
                 )
             )
         done = filter_.exhausted()
@@ -93,7 +96,7 @@ def guide(
 
 
 def adds(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
-    """ADDS with K votes: K unguided continuations of the one guided trajectory.
+    """Run ADDS with K votes: K unguided continuations of the one guided trajectory.
 
     The continuations see the image only through the state they start from, so they are post-processing and
     cost no budget; K guided trajectories would cost it K times.
@@ -112,7 +115,7 @@ def adds(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Pur
 
 
 def adds_oneshot(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
-    """ADDS without unguided denoising: one x0 prediction from the state at which the budget is spent."""
+    """Run ADDS without unguided denoising: one x0 prediction from the state at which the budget is spent."""
     guided = guide(pipeline, query, samples, noise)
     images = torch.empty_like(guided.states)
     for step in guided.steps.unique().tolist():

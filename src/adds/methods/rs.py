@@ -11,9 +11,7 @@ from adds.schedule import model_sigma, to_model
 def noised(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Tensor:
     """Return x + N(0, sigma^2 I) in the model's units, where x is 2x - 1 and the noise 2 sigma."""
     image = query.image.to(pipeline.denoiser.device)
-    normal = noise.normal(
-        tuple(image.shape), samples=samples, timestep=len(pipeline.denoiser.schedule)
-    )
+    normal = noise.normal(tuple(image.shape), samples=samples, timestep=len(pipeline.denoiser.schedule))
     return to_model(image) + model_sigma(query.sigma) * normal
 
 

@@ -1,0 +1,46 @@
+# Two commands do everything: `make demo` runs the embedded experiment, `make test` the tests.
+PYTHON ?= python3
+VENV := .venv
+INSTALLED := $(VENV)/.installed
+REPORT := results/digits/report.html
+
+.PHONY: help setup demo test lint format clean
+
+help:
+	@echo "make demo    set up .venv and run the embedded experiment to $(REPORT)"
+	@echo "make test    set up .venv, check the code and run the tests"
+	@echo "make setup   set up .venv only; then: source $(VENV)/bin/activate"
+	@echo "make lint    static checks only"
+	@echo "make format  format Python and Snakemake code"
+
+$(INSTALLED): envs/requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement envs/requirements.lock
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+setup: $(INSTALLED)
+
+demo: $(INSTALLED)
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --cores all --configfile config/digits.yaml \
+		--report $(REPORT) --report-after-run
+	@echo "Report: $(REPORT)"
+
+lint: $(INSTALLED)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/snakefmt --check Snakefile workflow
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --lint --configfile config/digits.yaml
+
+test: lint
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n auto
+
+format: $(INSTALLED)
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/snakefmt Snakefile workflow
+
+clean:
+	rm -rf results/digits resources/digits logs/digits benchmarks/digits
