@@ -7,9 +7,11 @@ import pandas as pd
 import torch
 
 from adds.assets import pipeline_of
-from adds.counting import SampleSize, count_shard, open_ledger
+from adds.counting import count_shard, family_ledger, ledger_path
+from adds.ledger import Ledger
 from adds.logs import configure_logging
 from adds.sampling import Sampler
+from adds.stopping import SampleSize
 
 
 def main(snakemake) -> None:
@@ -19,7 +21,6 @@ def main(snakemake) -> None:
         for name in ("diffusion", "classifier")
     }
     identity = {**params.identity, "sha256": checksums}
-    leader = {**params.leader, "sha256": checksums}
     pipeline = pipeline_of(config, diffusion=snakemake.input.diffusion, classifier=snakemake.input.classifier)
     own = {key: identity[key] for key in ("guidance_scale", "start") if key in identity}
     sampler = Sampler(
@@ -29,18 +30,23 @@ def main(snakemake) -> None:
         votes=identity["votes"],
         seed=identity["seed"],
         chunk_size=config["sampling"]["chunk_size"],
-        keep_oneshot=identity.get("keep_oneshot", False),
+        keep_oneshot=bool(config["methods"].get("adds_oneshot")),
         **own,
     )
     shard = snakemake.wildcards.shard
+    family = None
+    for counts in snakemake.input.leader:
+        *_, method, _, votes, _ = Path(counts).parts
+        leader = {"method": method, "votes": int(votes.removeprefix("votes"))}
+        family = family_ledger(params.ledgers, shard, identity, leader)
     first, end = params.positions
     counts = count_shard(
         sampler,
         pd.read_csv(snakemake.input.images).iloc[first:end],
         image_size=config["diffusion"]["unet"]["image_size"],
-        size=SampleSize(**params.size),
-        ledger=open_ledger(params.ledgers, shard, identity),
-        family=open_ledger(params.ledgers, shard, leader, read_only=True) if leader != identity else None,
+        size=SampleSize.from_settings(params.sampling),
+        ledger=Ledger(ledger_path(params.ledgers, shard, identity), identity),
+        family=family,
         identity=identity,
     )
     counts.to_parquet(snakemake.output.counts, index=False)

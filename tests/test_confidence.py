@@ -98,5 +98,5 @@ def test_upper_is_the_mirror_image():
 def test_impossible_counts_and_levels():
     with pytest.raises(ValueError, match="5 successes of 4"):
         clopper_pearson_lower(5, 4, 0.1)
-    with pytest.raises(ValueError, match="alpha is 0.5"):
+    with pytest.raises(ValueError, match=r"alpha is 0\.5"):
         mixture_lower(1, 2, 0.5)

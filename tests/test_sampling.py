@@ -25,7 +25,7 @@ def sampler_of(schedule, unet, method="carlini", votes=1, batch_size=64, **chang
 
 
 def counts_of(sampler, image, n=N, **ledger):
-    return sampler.count(image, index=3, stage="estimation", n=n, **ledger).counts.tolist()
+    return sampler.count(image, index=3, stage="estimation", limit=n, **ledger).counts.tolist()
 
 
 @pytest.mark.parametrize(("method", "votes"), SETTINGS)
@@ -60,10 +60,10 @@ def test_interrupted_runs_end_with_the_same_counts(
     with pytest.raises(KilledError):
         counts_of(sampler, image, ledger=Ledger(path, {"run": 1}), progress=die)
     before = sampler.pipeline.denoiser.evaluations
-    tally = sampler.count(image, index=3, stage="estimation", n=N, ledger=Ledger(path, {"run": 1}))
+    tally = sampler.count(image, index=3, stage="estimation", limit=N, ledger=Ledger(path, {"run": 1}))
     assert tally.counts.tolist() == expected
     assert sampler.pipeline.denoiser.evaluations - before < tally.evaluations, "recorded chunks are not redrawn"
-    assert tally.evaluations == sampler.count(image, index=3, stage="estimation", n=N).evaluations
+    assert tally.evaluations == sampler.count(image, index=3, stage="estimation", limit=N).evaluations
 
 
 def test_every_possible_cut_of_the_file_is_survived(schedule, unet, image, tmp_path):
@@ -101,7 +101,7 @@ def test_more_samples_draw_only_the_missing_ones(schedule, unet, image, tmp_path
     before = sampler.pipeline.denoiser.evaluations
     assert counts_of(sampler, image, n=90, ledger=Ledger(path, {})) == counts_of(sampler, image, n=90)
     assert sampler.pipeline.denoiser.evaluations - before == (90 - 50) + 90
-    fewer = sampler.count(image, index=3, stage="estimation", n=20, ledger=Ledger(path, {}))
+    fewer = sampler.count(image, index=3, stage="estimation", limit=20, ledger=Ledger(path, {}))
     assert fewer.counts.tolist() == counts_of(sampler, image, n=20)
     assert fewer.evaluations == 20
 
@@ -114,13 +114,13 @@ def test_the_familys_ledger_holds_its_members(schedule, unet, image, tmp_path, m
     counts_of(leader, image, ledger=Ledger(path, {}))
     member = sampler_of(schedule, unet, method, votes)
     family = Ledger(path, {}, read_only=True)
-    shared = member.count(image, index=3, stage="estimation", n=N, family=family)
+    shared = member.count(image, index=3, stage="estimation", limit=N, family=family)
     assert member.pipeline.denoiser.evaluations == 0
-    alone = member.count(image, index=3, stage="estimation", n=N)
+    alone = member.count(image, index=3, stage="estimation", limit=N)
     assert shared.counts.tolist() == alone.counts.tolist()
     assert shared.evaluations == alone.evaluations
     own = Ledger(tmp_path / "own.jsonl", {})
-    more = member.count(image, index=3, stage="estimation", n=N + 30, family=family, ledger=own)
+    more = member.count(image, index=3, stage="estimation", limit=N + 30, family=family, ledger=own)
     assert more.counts.tolist() == counts_of(member, image, n=N + 30)
     again = member.count(
         image,
@@ -166,7 +166,7 @@ def test_stages_are_independent(schedule, unet, image):
 
 def test_memory_does_not_grow_with_n(schedule, unet, image):
     """What is kept of 100 chunks is one vector of counts."""
-    tally = sampler_of(schedule, unet, "rs", chunk_size=10).count(image, index=0, stage="estimation", n=1000)
+    tally = sampler_of(schedule, unet, "rs", chunk_size=10).count(image, index=0, stage="estimation", limit=1000)
     assert isinstance(tally, Tally)
     assert tally.drawn == 1000
     assert tally.counts.nbytes == 80

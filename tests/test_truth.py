@@ -123,7 +123,7 @@ def test_certificates_against_the_truth(schedule, pipeline, method, votes):
             image = torch.full((1, 1, 2), 0.5)
             image[0, 0, 0] += side * distance
             counts = {
-                stage: sampler.count(image, index=index, stage=stage, n=n).counts
+                stage: sampler.count(image, index=index, stage=stage, limit=n).counts
                 for stage, n in (("selection", N0), ("estimation", N))
             }
             found = certify(**counts, sigma=sigma, alpha=ALPHA)

@@ -9,8 +9,8 @@ Certify one digit, with the models that the embedded experiment trains:
     >>> sampler = Sampler("adds", embedded_pipeline("resources/digits"), sigma=0.5, votes=5)
     >>> _, test = load_split()
     >>> draw = dict(image=test.images[0], index=int(test.indices[0]))
-    >>> selection = sampler.count(**draw, stage="selection", n=100).counts
-    >>> estimation = sampler.count(**draw, stage="estimation", n=400).counts
+    >>> selection = sampler.count(**draw, stage="selection", limit=100).counts
+    >>> estimation = sampler.count(**draw, stage="estimation", limit=400).counts
     >>> certify(selection=selection, estimation=estimation, sigma=0.5, alpha=0.001)  # doctest: +ELLIPSIS
     Certificate(prediction=..., abstained=..., radius=..., p_lower=..., p_upper=...)
 

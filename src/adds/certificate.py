@@ -3,10 +3,17 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
-from scipy.stats import beta
+
+from adds.confidence import Array, clopper_pearson_lower, clopper_pearson_upper, mixture_lower, mixture_upper
+from adds.stopping import Bound, runner_up
+
+Mode = Literal["fixed", "sequential"]
 
 
 @dataclass(frozen=True)
@@ -24,23 +31,20 @@ class Certificate:
     p_upper: float
 
 
-def clopper_pearson_lower(successes: int, trials: int, alpha: float) -> float:
-    """Return the largest p0 with P(Binomial(trials, p0) >= successes) <= alpha: a 1 - alpha lower bound on p."""
-    if not 0 <= successes <= trials:
-        raise ValueError(f"{successes} successes of {trials} trials is impossible")
-    return 0.0 if successes == 0 else float(beta.ppf(alpha, successes, trials - successes + 1))
-
-
-def least_certifying_n(alpha: float) -> int:
-    """Return the smallest n for which n successes of n put the lower bound alpha^(1/n) above 1/2."""
+@lru_cache
+def least_certifying_n(alpha: float, *, mode: Mode = "fixed", bound: Bound = "cohen") -> int:
+    """Return the smallest n for which n successes of n can certify anything."""
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha}: it must be between 0 and 1")
-    return math.floor(math.log2(1 / alpha)) + 1
+    n = 1
+    while not bool(probability_bounds([n, 0], 0, alpha=alpha, mode=mode, bound=bound)[0] > 0.5):
+        n += 1
+    return n
 
 
-def check_samples(*, n0: int, n: int, alpha: float) -> None:
+def check_samples(*, n0: int, n: int, alpha: float, mode: Mode = "fixed", bound: Bound = "cohen") -> None:
     """Refuse sample sizes with which nothing could ever be certified."""
-    least = least_certifying_n(alpha)
+    least = least_certifying_n(alpha, mode=mode, bound=bound)
     if n0 < 1:
         raise ValueError(f"n0 is {n0}: at least 1 selection sample is needed")
     if n < least:
@@ -50,30 +54,67 @@ def check_samples(*, n0: int, n: int, alpha: float) -> None:
         )
 
 
+def probability_bounds(
+    estimation: ArrayLike, prediction: int, *, alpha: float, mode: Mode, bound: Bound
+) -> tuple[Array, Array]:
+    """Return p_lower for the prediction and p_upper for every other class: both hold with probability 1 - alpha.
+
+    ``estimation`` are class counts, or rows of them ([..., classes]) that share the prediction.
+
+    ``cohen`` bounds the prediction from below, and the others by what that leaves them: p_upper = 1 - p_lower.
+
+    ``two_sided`` bounds the others themselves. No union bound over classes is needed. Let c be the most
+    probable class other than the prediction: it is one fixed class, as the prediction comes from independent
+    samples. Its count is at most the runner-up's, and the bound grows with the count, so the bound at the
+    runner-up's count is below p_c only if the bound at c's own count is, which has probability alpha / 2. The
+    bound on the prediction takes the other alpha / 2, and 1 - p_lower still bounds the others when it holds.
+
+    In ``sequential`` mode the bounds hold at all times at once, and the argument is the same: c is fixed, and
+    its sequence fails at any time with probability at most alpha / 2. Both bounds are then the same halves.
+    """
+    counts = np.asarray(estimation, dtype=np.int64)
+    n, top = counts.sum(axis=-1), counts[..., prediction]
+    lower, upper = {
+        "fixed": (clopper_pearson_lower, clopper_pearson_upper),
+        "sequential": (mixture_lower, mixture_upper),
+    }[mode]
+    whole = bound == "cohen" and mode == "fixed"
+    p_lower = lower(top, n, alpha if whole else alpha / 2)
+    if bound == "cohen":
+        return p_lower, 1 - p_lower
+    return p_lower, np.minimum(upper(runner_up(counts, prediction), n, alpha / 2), 1 - p_lower)
+
+
 def certified_radius(*, p_lower: float, p_upper: float, sigma: float) -> float:
     """Theorem 3.3: r = sigma / 2 (Phi^-1(p_lower) - Phi^-1(p_upper)), 0 where that is negative."""
     return max(0.0, float(sigma / 2 * (ndtri(p_lower) - ndtri(p_upper))))
 
 
-def certify(*, selection: Sequence[int], estimation: Sequence[int], sigma: float, alpha: float) -> Certificate:
+def certify(
+    *,
+    selection: Sequence[int],
+    estimation: Sequence[int],
+    sigma: float,
+    alpha: float,
+    mode: Mode = "fixed",
+    bound: Bound = "cohen",
+) -> Certificate:
     """Certify from class counts of two independent sets of samples (Cohen et al., CERTIFY).
 
-    The selection samples name the class; the estimation samples bound its probability from below by
-    ``p_lower``, so that every other class has at most 1 - ``p_lower``. Abstain where that is no majority.
+    The selection samples name the class; the estimation samples bound its probability and the others'.
+    Abstain where the class isn't sure to be the most probable one.
     """
     if len(selection) != len(estimation):
         raise ValueError(
             f"selection counts {len(selection)} classes and estimation {len(estimation)}: they must agree"
         )
-    n = int(sum(estimation))
-    check_samples(n0=int(sum(selection)), n=n, alpha=alpha)
+    if mode == "fixed":
+        check_samples(n0=int(sum(selection)), n=int(sum(estimation)), alpha=alpha, bound=bound)
     prediction = int(np.argmax(selection))
-    p_lower = clopper_pearson_lower(int(estimation[prediction]), n, alpha)
-    abstained = p_lower <= 0.5
-    return Certificate(
-        prediction=prediction,
-        abstained=abstained,
-        radius=0.0 if abstained else certified_radius(p_lower=p_lower, p_upper=1 - p_lower, sigma=sigma),
-        p_lower=p_lower,
-        p_upper=1 - p_lower,
-    )
+    bounds = probability_bounds(estimation, prediction, alpha=alpha, mode=mode, bound=bound)
+    p_lower, p_upper = (float(value) for value in bounds)
+    abstained = not p_lower > p_upper
+    radius = 0.0 if abstained else certified_radius(p_lower=p_lower, p_upper=p_upper, sigma=sigma)
+    if not math.isfinite(radius):
+        raise ValueError(f"the radius is {radius}: p_lower is {p_lower} and p_upper is {p_upper}")
+    return Certificate(prediction, abstained, radius, p_lower, p_upper)

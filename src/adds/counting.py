@@ -6,7 +6,6 @@ import logging
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,9 @@ from tqdm import tqdm
 from adds.images import load_image
 from adds.ledger import Ledger
 from adds.sampling import Sampler
+from adds.stopping import SampleSize
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class SampleSize:
-    """How many samples select the class, and how many estimate its probability."""
-
-    n0: int
-    n: int
 
 
 def identity_hash(identity: Mapping[str, Any]) -> str:
@@ -36,11 +28,18 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def open_ledger(folder: Path | str, shard: str, identity: Mapping[str, Any], *, read_only: bool = False) -> Ledger:
-    """Open the shard's ledger; other parameters have files of their own, so that none is ever lost."""
+def ledger_path(folder: Path | str, shard: str, identity: Mapping[str, Any]) -> Path:
+    """Return where a shard's ledger is; other parameters have files of their own, so that none is ever lost."""
     name = f"{identity['method']}-sigma{identity['sigma']}-votes{identity['votes']}"
-    path = Path(folder) / name / f"{shard}-{identity_hash(identity)}.jsonl"
-    return Ledger(path, identity, read_only=read_only)
+    return Path(folder) / name / f"{shard}-{identity_hash(identity)}.jsonl"
+
+
+def family_ledger(
+    folder: Path | str, shard: str, identity: Mapping[str, Any], leader: Mapping[str, Any]
+) -> Ledger:
+    """Open the ledger of the family's leader, whose parameters are this job's but for those of ``leader``."""
+    whole = {**identity, **leader}
+    return Ledger(ledger_path(folder, shard, whole), whole, read_only=True)
 
 
 def versions() -> str:
@@ -76,19 +75,25 @@ def count_shard(
     with tqdm(total=total, desc=name, unit="sample", mininterval=interval) as bar:
         for position, row in enumerate(images.itertuples(index=False), start=1):
             image = load_image(row.file, size=image_size)
-            tallies = {
-                stage: sampler.count(
-                    image,
-                    index=row.index,
-                    stage=stage,
-                    n=n,
-                    ledger=ledger,
-                    family=family,
-                    progress=bar.update,
-                )
-                for stage, n in size.items()
-            }
-            both = tallies.values()
+            sources = {"ledger": ledger, "family": family, "progress": bar.update}
+            selection = sampler.count(
+                image,
+                index=row.index,
+                stage="selection",
+                limit=size.n0,
+                rule=size.selection_rule(),
+                **sources,
+            )
+            prediction = int(selection.counts.argmax())
+            estimation = sampler.count(
+                image,
+                index=row.index,
+                stage="estimation",
+                limit=size.n,
+                rule=size.estimation_rule(prediction, sampler.sigma),
+                **sources,
+            )
+            bar.total -= size.n0 + size.n - selection.drawn - estimation.drawn
             rows.append(
                 {
                     "method": sampler.method,
@@ -96,13 +101,14 @@ def count_shard(
                     "votes": sampler.votes,
                     "index": row.index,
                     "label": row.label,
-                    "counts_selection": tallies["selection"].counts.tolist(),
-                    "counts_estimation": tallies["estimation"].counts.tolist(),
-                    "n0": tallies["selection"].drawn,
-                    "n": tallies["estimation"].drawn,
-                    "evaluations": sum(tally.evaluations for tally in both),
-                    "seconds": sum(tally.seconds for tally in both),
-                    "budget_share": max(tally.budget_share for tally in both),
+                    "counts_selection": selection.counts.tolist(),
+                    "counts_estimation": estimation.counts.tolist(),
+                    "n0": selection.drawn,
+                    "n": estimation.drawn,
+                    "stopped": estimation.stopped,
+                    "evaluations": selection.evaluations + estimation.evaluations,
+                    "seconds": selection.seconds + estimation.seconds,
+                    "budget_share": max(selection.budget_share, estimation.budget_share),
                     "seed": sampler.seed,
                     "device": device_name(device),
                     "versions": versions(),
@@ -115,8 +121,8 @@ def count_shard(
                 position,
                 len(images),
                 row.class_name,
-                100 * tallies["estimation"].counts[row.label] / tallies["estimation"].drawn,
-                tallies["estimation"].drawn,
+                100 * estimation.counts[row.label] / estimation.drawn,
+                estimation.drawn,
                 rows[-1]["seconds"],
             )
     return pd.DataFrame(rows)

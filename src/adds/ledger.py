@@ -36,6 +36,7 @@ class Chunk:
     denoised images, or empty where they were not asked for.
     """
 
+    method: str
     image: int
     stage: Stage
     first_sample: int

@@ -8,7 +8,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from adds.certificate import certify
+from adds.certificate import Mode, certify
+from adds.stopping import Bound
 
 KEY = ["method", "sigma", "votes", "index"]
 SETTING = ["method", "sigma", "votes"]
@@ -38,7 +39,7 @@ def merge_counts(files: Iterable[Path | str], expected: pd.DataFrame) -> pd.Data
     return counts.sort_values(KEY, ignore_index=True)
 
 
-def certificates(counts: pd.DataFrame, *, alpha: float) -> pd.DataFrame:
+def certificates(counts: pd.DataFrame, *, alpha: float, mode: Mode, bound: Bound) -> pd.DataFrame:
     """Certify every row of the merged counts."""
     found = [
         certify(
@@ -46,17 +47,19 @@ def certificates(counts: pd.DataFrame, *, alpha: float) -> pd.DataFrame:
             estimation=row.counts_estimation,
             sigma=row.sigma,
             alpha=alpha,
+            mode=mode,
+            bound=bound,
         )
         for row in counts.itertuples()
     ]
-    table = counts[[*KEY, "label", "n0", "n", "evaluations", "seconds", "budget_share"]].copy()
+    cost = ["n0", "n", "stopped", "evaluations", "seconds", "budget_share"]
+    table = counts[[*KEY, "label", *cost]].copy()
     fields = pd.DataFrame([vars(certificate) for certificate in found], index=table.index)
     table[list(fields)] = fields
     table["correct"] = table["prediction"] == table["label"]
-    table["bound"] = "cohen"
-    table["alpha"] = alpha
-    columns = [*KEY, "label", "prediction", "correct", "abstained", "radius", "p_lower", "p_upper"]
-    return table[[*columns, "n0", "n", "alpha", "evaluations", "seconds", "budget_share", "bound"]]
+    table["alpha"], table["bound"] = alpha, bound
+    verdict = ["prediction", "correct", "abstained", "radius", "p_lower", "p_upper", "bound", "alpha"]
+    return table[[*KEY, "label", *verdict, *cost]]
 
 
 def is_certified(certified: pd.DataFrame, radius: float = 0.0) -> "pd.Series[bool]":

@@ -13,6 +13,7 @@ from adds.ledger import Chunk, Ledger
 from adds.methods import CONTAINED, METHODS, VOTING
 from adds.methods.base import Pipeline, Query, majority, predict
 from adds.noise import Noise, Stage
+from adds.stopping import Rule
 
 Progress = Callable[[int], None]
 """Called with the number of samples that have just been counted."""
@@ -26,6 +27,8 @@ class Tally:
     evaluations: int = 0
     seconds: float = 0.0
     budget_share: float = 0.0
+    stopped: str = ""
+    """Why sampling stopped, where a rule stopped it."""
 
     @property
     def drawn(self) -> int:
@@ -73,6 +76,7 @@ class Sampler:
             classify_first=self.keep_oneshot,
         )
         return Chunk(
+            method=self.method,
             image=index,
             stage=stage,
             first_sample=first,
@@ -87,28 +91,35 @@ class Sampler:
             budget_share=outcome.budget_share,
         )
 
-    def add(self, chunk: Chunk, tally: Tally, limit: int) -> int:
-        """Count this method's samples of a chunk, up to ``limit`` in all; return how many they were.
+    def own_predictions(self, chunk: Chunk) -> tuple[NDArray[np.int64], float] | None:
+        """Return what this method predicts for a chunk's samples, and which part of the votes' cost is its own.
 
-        The chunk may be another member's of the family: with more votes, or with the one-shot images that
-        this method is. Its samples then count at what they would have cost alone.
+        The chunk may be another member's of the family: one with more votes, or the one whose one-shot images
+        this method is. None where the chunk doesn't hold this method's predictions.
         """
+        votes = chunk.ballots.shape[1]
+        if chunk.method == self.method and votes >= self.votes:
+            ballots = torch.from_numpy(chunk.ballots[:, : self.votes].astype(np.int64))
+            return majority(ballots).numpy(), self.votes / votes
+        if chunk.method == CONTAINED.get(self.method) and len(chunk.oneshot):
+            return chunk.oneshot.astype(np.int64), 0.0
+        return None
+
+    def add(self, chunk: Chunk, tally: Tally, limit: int) -> None:
+        """Count this method's samples of a chunk, up to ``limit`` in all, at what they would have cost alone."""
+        found = self.own_predictions(chunk)
+        if found is None:
+            return
         skipped = tally.drawn - chunk.first_sample
         taken = min(len(chunk) - skipped, limit - tally.drawn)
         if skipped < 0 or taken <= 0:  # the sample that comes next isn't in this chunk, or isn't wanted
-            return 0
-        votes = chunk.ballots.shape[1]
-        if self.method in CONTAINED and len(chunk.oneshot):
-            predictions, of_votes = chunk.oneshot.astype(np.int64), 0.0
-        else:
-            ballots = torch.from_numpy(chunk.ballots[:, : self.votes].astype(np.int64))
-            predictions, of_votes = majority(ballots).numpy(), self.votes / votes
+            return
+        predictions, of_votes = found
         part = taken / len(chunk)
         tally.counts += np.bincount(predictions[skipped : skipped + taken], minlength=len(tally.counts))
         tally.evaluations += round(part * (chunk.shared_evaluations + of_votes * chunk.vote_evaluations))
         tally.seconds += part * (chunk.shared_seconds + of_votes * chunk.vote_seconds)
         tally.budget_share = max(tally.budget_share, chunk.budget_share)
-        return taken
 
     def count(
         self,
@@ -116,28 +127,32 @@ class Sampler:
         *,
         index: int,
         stage: Stage,
-        n: int,
+        limit: int,
+        rule: Rule | None = None,
         ledger: Ledger | None = None,
         family: Ledger | None = None,
         progress: Progress | None = None,
     ) -> Tally:
-        """Count the classes of ``n`` samples.
+        """Count the classes of ``limit`` samples, or of fewer where ``rule`` stops earlier.
 
-        What the ``family``'s ledger and this method's own hold is taken from there; the rest is drawn and
-        added to its own. Samples that two chunks hold are the same, and count once.
+        The rule is asked after every ``chunk_size`` samples. What the ``family``'s ledger and this method's
+        own hold is taken from there; the rest is drawn and added to its own. Samples that two chunks hold are
+        the same, and count once.
         """
         tally = Tally(np.zeros(self.pipeline.classifier.classes, dtype=np.int64))
         known = [chunk for source in (family, ledger) if source for chunk in source.chunks(index, stage)]
-        for chunk in sorted(known, key=lambda chunk: chunk.first_sample):
-            taken = self.add(chunk, tally, n)
-            if progress is not None and taken:
-                progress(taken)
-        while tally.drawn < n:
-            count = min(self.chunk_size, n - tally.drawn)
-            chunk = self.draw(image, index=index, stage=stage, first=tally.drawn, count=count)
-            if ledger is not None:
-                ledger.append(chunk)
-            taken = self.add(chunk, tally, n)
+        known.sort(key=lambda chunk: chunk.first_sample)
+        while tally.drawn < limit and not tally.stopped:
+            before, look = tally.drawn, min(tally.drawn + self.chunk_size, limit)
+            for chunk in known:
+                self.add(chunk, tally, look)
+            if tally.drawn < look:
+                chunk = self.draw(image, index=index, stage=stage, first=tally.drawn, count=look - tally.drawn)
+                if ledger is not None:
+                    ledger.append(chunk)
+                self.add(chunk, tally, look)
+            if rule is not None:
+                tally.stopped = rule(tally.counts) or ""
             if progress is not None:
-                progress(taken)
+                progress(tally.drawn - before)
         return tally

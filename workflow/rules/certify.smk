@@ -9,7 +9,8 @@ rule certify:
         diffusion_description="<models>/diffusion.json",
         classifier="<models>/classifier.pt",
         classifier_description="<models>/classifier.json",
-        leader=leader_counts,
+        # Waited for, not depended on: a job whose leader is new keeps the counts that it has.
+        leader=ancient(leader_counts),
     output:
         counts="<results>/counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet",
     log:
@@ -27,8 +28,7 @@ rule certify:
         identity=lambda wildcards: identity(
             wildcards.method, wildcards.sigma, wildcards.votes
         ),
-        leader=lambda wildcards: leader_identity(wildcards.method, wildcards.sigma),
-        size=sample_size(),
+        sampling=sampling_settings(),
         positions=lambda wildcards: positions(wildcards.shard),
         ledgers=f"results/{config['experiment']}/ledger",
     script:
@@ -52,6 +52,7 @@ rule merge:
         runtime=30,
     params:
         settings=settings(),
+        images=config["dataset"]["images"],
     script:
         "../../scripts/merge.py"
 
@@ -62,6 +63,7 @@ rule certificates:
     output:
         parquet="<results>/certificates.parquet",
         csv="<results>/certificates.csv",
+        bounds="<results>/bounds.parquet",
     log:
         "<logs>/certificates.log",
     benchmark:
@@ -73,5 +75,7 @@ rule certificates:
         runtime=30,
     params:
         alpha=config["sampling"]["alpha"],
+        mode=config["sampling"]["mode"],
+        bound=config["bound"],
     script:
         "../../scripts/certificates.py"

@@ -122,8 +122,6 @@ def identity(method: str, sigma: str, votes: int) -> dict:
         own["guidance_scale"] = config["guidance_scale"][sigma]
     if method == "densepure":
         own["start"] = config["methods"]["densepure"]["start"]
-    if method == "adds" and "adds_oneshot" in active_methods():
-        own["keep_oneshot"] = True
     return {
         **own,
         "seed": config["seed"],
@@ -141,11 +139,6 @@ def leader(method: str) -> tuple[str, int]:
     return family, max(methods[family]["votes"])
 
 
-def leader_identity(method: str, sigma: str) -> dict:
-    family, votes = leader(method)
-    return identity(family, sigma, votes)
-
-
 def leader_counts(wildcards) -> list[str]:
     """What a certify job waits for: the counts of its family's leader, unless it is the leader."""
     family, votes = leader(wildcards.method)
@@ -156,8 +149,11 @@ def leader_counts(wildcards) -> list[str]:
     ]
 
 
-def sample_size() -> dict:
-    return {key: config["sampling"][key] for key in ("n0", "n")}
+def sampling_settings() -> dict:
+    """The part of the sampling section that changes how many samples are drawn."""
+    keys = {"fixed": ("mode", "n0", "n"), "sequential": ("mode", "n0", "n", "stop", "alpha", "chunk_size")}
+    own = {key: config["sampling"][key] for key in keys[config["sampling"]["mode"]]}
+    return {"alpha": None, **own}
 
 
 FIGURE_FORMATS = ("pdf", "png", "csv")
