@@ -15,7 +15,7 @@ report: "workflow/report/workflow.rst"
 
 pathvars:
     results=f"results/{config['experiment']}",
-    models=f"resources/{config['experiment']}",
+    models=f"resources/{config['models']}",
     logs=f"logs/{config['experiment']}",
     benchmarks=f"benchmarks/{config['experiment']}",
 

@@ -6,8 +6,8 @@ import pandas as pd
 
 from adds.logs import configure_logging
 from adds.naming import in_order, label
-from adds.results import accuracy_table, is_certified, paired_table, true_class_shares
-from adds.tables import accuracy_cells, beside_paper, paired_cells, write
+from adds.results import accuracy_table, bounds_table, is_certified, paired_table, true_class_shares
+from adds.tables import accuracy_cells, beside_paper, bounds_cells, paired_cells, write
 
 
 def reference_of(shares: pd.DataFrame) -> tuple[str, int]:
@@ -16,7 +16,13 @@ def reference_of(shares: pd.DataFrame) -> tuple[str, int]:
     return ("carlini", 1) if ("carlini", 1) in settings else settings[0]
 
 
-def main(certified: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame | None, folder: Path) -> None:
+def main(
+    certified: pd.DataFrame,
+    counts: pd.DataFrame,
+    bounds: pd.DataFrame,
+    paper: pd.DataFrame | None,
+    folder: Path,
+) -> None:
     images = certified["index"].nunique()
     for name, right in (
         ("certified_accuracy", is_certified(certified)),
@@ -36,6 +42,12 @@ def main(certified: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame | No
     )
     table = paired_table(shares, reference)
     write(table, paired_cells(table), value="mean", note=note, stem=folder / "true_class_probability")
+    table = bounds_table(bounds)
+    note = (
+        f"Percent of {images} images certified at r = 0 from the same counts: bound cohen → bound two_sided "
+        "(in brackets clean accuracy, which no certified accuracy can exceed); best two_sided in bold."
+    )
+    write(table, bounds_cells(table), value="two_sided", note=note, stem=folder / "bounds")
 
 
 if __name__ == "__main__":
@@ -44,6 +56,7 @@ if __name__ == "__main__":
     main(
         pd.read_parquet(snakemake.input.certificates),
         pd.read_parquet(snakemake.input.counts),
+        pd.read_parquet(snakemake.input.bounds),
         pd.read_csv(paper) if paper else None,
         Path(snakemake.output.certified).parent,
     )

@@ -47,7 +47,7 @@ def latex(cells: Cells, best: set[tuple[Setting, float]], sigmas: list[float]) -
     for setting in settings:
         row = []
         for sigma in sigmas:
-            text = cells[setting, sigma].replace("%", r"\%").replace("±", r"$\pm$")
+            text = cells[setting, sigma].replace("%", r"\%").replace("→", r"$\to$")
             row.append(rf"\textbf{{{text}}}" if (setting, sigma) in best else text)
         lines.append(f"{label(*setting)} & " + " & ".join(row) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
@@ -86,6 +86,16 @@ def paired_cells(table: pd.DataFrame) -> Cells:
             text += f" ({100 * row.difference:+.1f} [{low:+.1f}, {high:+.1f}])"
         cells[(row.method, row.votes), row.sigma] = text
     return cells
+
+
+def bounds_cells(table: pd.DataFrame) -> Cells:
+    """Write certified accuracy by cohen and by two_sided, then clean accuracy, all in percent."""
+    return {
+        ((row.method, row.votes), row.sigma): (
+            f"{100 * row.cohen:.1f} → {100 * row.two_sided:.1f} ({100 * row.clean:.1f})"
+        )
+        for row in table.itertuples()
+    }
 
 
 def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, column: str) -> pd.DataFrame:

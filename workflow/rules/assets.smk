@@ -5,9 +5,9 @@ rule train_diffusion:
     output:
         weights="<models>/diffusion.pt",
         description="<models>/diffusion.json",
-        loss="<results>/training/diffusion_loss.csv",
+        loss="<models>/diffusion_loss.csv",
         samples=report(
-            "<results>/training/samples.png",
+            "<models>/samples.png",
             caption="../report/samples.rst",
             category="Models",
             labels={"what": "samples of the diffusion model"},
@@ -35,7 +35,7 @@ rule train_classifier:
     output:
         weights="<models>/classifier.pt",
         description="<models>/classifier.json",
-        loss="<results>/training/classifier_loss.csv",
+        loss="<models>/classifier_loss.csv",
     log:
         "<logs>/train_classifier.log",
     benchmark:

@@ -1,5 +1,3 @@
-import json
-import math
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -47,11 +45,15 @@ def check_config() -> None:
         raise WorkflowError(
             f"diffusion.steps is {diffusion['steps']}: it must divide diffusion.timesteps, {diffusion['timesteps']}"
         )
-    least = math.floor(math.log2(1 / sampling["alpha"])) + 1
+    least = least_n(sampling)
     if sampling["n"] < least:
         raise WorkflowError(
             f"sampling.n is {sampling['n']}: with sampling.alpha = {sampling['alpha']} even {sampling['n']} "
             f"of {sampling['n']} samples can't certify anything; n must be at least {least}"
+        )
+    if sampling["mode"] == "sequential" and sampling["alpha"] > 0.3:
+        raise WorkflowError(
+            f"sampling.alpha is {sampling['alpha']}: sequential sampling needs at most 0.3"
         )
     if (diffusion["source"] == "train") != (config["dataset"]["name"] == "digits"):
         raise WorkflowError(
@@ -70,6 +72,21 @@ def check_config() -> None:
         raise WorkflowError(
             "classifier.kind: 'small' goes with dataset.name: digits, 'timm' with the others"
         )
+
+
+def least_n(sampling: dict) -> int:
+    """The smallest n for which n of n samples can certify something, by the weaker of the two bounds.
+
+    Fixed: (alpha / 2)^(1/n) > 1/2. Sequential: the evidence 2^(n + 1) / (n + 1) reaches 2 / alpha.
+    """
+    n = 1
+    if sampling["mode"] == "fixed":
+        while (sampling["alpha"] / 2) ** (1 / n) <= 0.5:
+            n += 1
+    else:
+        while (2 ** (n + 1) - 1) / (n + 1) <= 2 / sampling["alpha"]:
+            n += 1
+    return n
 
 
 def active_methods() -> dict:
@@ -151,7 +168,10 @@ def leader_counts(wildcards) -> list[str]:
 
 def sampling_settings() -> dict:
     """The part of the sampling section that changes how many samples are drawn."""
-    keys = {"fixed": ("mode", "n0", "n"), "sequential": ("mode", "n0", "n", "stop", "alpha", "chunk_size")}
+    keys = {
+        "fixed": ("mode", "n0", "n"),
+        "sequential": ("mode", "n0", "n", "stop", "alpha", "chunk_size"),
+    }
     own = {key: config["sampling"][key] for key in keys[config["sampling"]["mode"]]}
     return {"alpha": None, **own}
 
@@ -189,7 +209,7 @@ def all_figures() -> list[str]:
 
 
 def all_tables() -> list[str]:
-    names = ["certified_accuracy", "clean_accuracy", "true_class_probability"]
+    names = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds"]
     return [
         f"<results>/tables/{name}.{suffix}"
         for name in names
@@ -200,7 +220,7 @@ def all_tables() -> list[str]:
 def training_pictures() -> list[str]:
     if config["diffusion"]["source"] != "train":
         return []
-    return ["<results>/training/samples.png", "<results>/training/loss.png"]
+    return ["<models>/samples.png", "<models>/loss.png"]
 
 
 def summary() -> str:

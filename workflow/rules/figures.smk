@@ -180,12 +180,12 @@ rule budget_figure:
 
 rule loss_figure:
     input:
-        diffusion="<results>/training/diffusion_loss.csv",
-        classifier="<results>/training/classifier_loss.csv",
+        diffusion="<models>/diffusion_loss.csv",
+        classifier="<models>/classifier_loss.csv",
     output:
-        multiext("<results>/training/loss", ".pdf", ".csv"),
+        multiext("<models>/loss", ".pdf", ".csv"),
         png=report(
-            "<results>/training/loss.png",
+            "<models>/loss.png",
             caption="../report/loss.rst",
             category="Models",
             labels={"what": "training loss"},

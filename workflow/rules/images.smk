@@ -15,6 +15,6 @@ rule images:
         runtime=10,
     params:
         dataset=config["dataset"],
-        folder=f"resources/{config['experiment']}/images",
+        folder=f"resources/{config['models']}/images",
     script:
         "../../scripts/images.py"

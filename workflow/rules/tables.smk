@@ -5,10 +5,12 @@ rule tables:
     input:
         certificates="<results>/certificates.parquet",
         counts="<results>/counts.parquet",
+        bounds="<results>/bounds.parquet",
     output:
         multiext("<results>/tables/certified_accuracy", ".md", ".tex"),
         multiext("<results>/tables/clean_accuracy", ".md", ".tex"),
         multiext("<results>/tables/true_class_probability", ".md", ".tex"),
+        multiext("<results>/tables/bounds", ".md", ".tex"),
         certified=report(
             "<results>/tables/certified_accuracy.csv",
             caption="../report/certified_accuracy_table.rst",
@@ -26,6 +28,12 @@ rule tables:
             caption="../report/true_class_probability.rst",
             category="Tables",
             labels={"table": "probability of the true class"},
+        ),
+        bounds=report(
+            "<results>/tables/bounds.csv",
+            caption="../report/bounds.rst",
+            category="Tables",
+            labels={"table": "gain of the two-sided bound"},
         ),
     log:
         "<logs>/tables.log",

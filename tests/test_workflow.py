@@ -1,0 +1,333 @@
+"""The workflow as a user runs it, from the command line, on an experiment that takes a minute."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+PROJECT = Path(__file__).parents[1]
+SNAKEMAKE = Path(sys.executable).with_name("snakemake")
+
+TINY = {
+    "dataset": {"images": 4},
+    "diffusion": {"training": {"steps": 20, "batch_size": 16}},
+    "classifier": {"training": {"steps": 150}},
+    "sigmas": [0.5, 1.0],
+    "guidance_scale": {"0.5": 0.8, "1.0": 0.8},
+    "methods": {"rs": None, "carlini": {"votes": [1]}, "densepure": {"votes": [1]}},
+    "sampling": {"n0": 4, "n": 12, "alpha": 0.05, "chunk_size": 8},
+    "images_per_job": 2,
+    "figures": {"denoised_images": 2, "budget_trajectories": 4, "dpi": 60},
+}
+SETTINGS = 5  # carlini, densepure, adds with 1 and 5 votes, adds_oneshot
+SIGMAS, SHARDS = 2, 2
+FIGURE_RULES = {
+    "certified_accuracy_figure": 2,
+    "runtime_figure": 1,
+    "vote_distribution_figure": 1,
+    "denoised_figure": 2,
+    "budget_figure": 1,
+    "loss_figure": 1,
+}
+AFTER_CERTIFY = {
+    "merge": 1,
+    "certificates": 1,
+    "tables": 1,
+    "certified_accuracy_figure": 2,
+    "runtime_figure": 1,
+    "vote_distribution_figure": 1,
+}
+
+
+def copy_project(folder: Path) -> Path:
+    for name in ("Snakefile", "workflow", "scripts", "config", "envs", "profiles"):
+        source = PROJECT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+    return folder
+
+
+def merged(base: dict, changes: dict) -> dict:
+    nested = {
+        key: merged(base.get(key) or {}, value) if isinstance(value, dict) else value
+        for key, value in changes.items()
+    }
+    return {**base, **nested}
+
+
+def command(folder: Path, *arguments: str, **changes) -> list[str]:
+    overrides = folder / "tiny.yaml"
+    overrides.write_text(yaml.safe_dump(merged(TINY, changes)))
+    files = ["--configfile", "config/digits.yaml", "tiny.yaml"]
+    return [str(SNAKEMAKE), "--cores", "2", *arguments, *files]
+
+
+def run(folder: Path, *arguments: str, **changes) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(folder, *arguments, **changes),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+
+
+def planned(folder: Path, **changes) -> dict[str, int]:
+    """Rules and numbers of jobs that a dry run would run, `all` left out."""
+    done = run(folder, "--dry-run", **changes)
+    assert done.returncode == 0, done.stdout + done.stderr
+    output = done.stdout + done.stderr
+    if "Job stats:" not in output:
+        assert "Nothing to be done" in output
+        return {}
+    table = output.split("Job stats:")[-1]
+    jobs = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
+    return {name: count for name, count in jobs.items() if name not in ("all", "total")}
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> Path:
+    """Return a folder in which the tiny experiment has run whole, to its report."""
+    folder = copy_project(tmp_path_factory.mktemp("finished"))
+    done = run(folder, "--report", "results/digits/report.html", "--report-after-run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder / "terminal.txt").write_text(done.stdout + done.stderr)
+    return folder
+
+
+@pytest.fixture
+def rerun(finished, tmp_path) -> Path:
+    """Return a copy of the finished run that a test may change."""
+    return shutil.copytree(finished, tmp_path / "run", symlinks=True)
+
+
+pytestmark = pytest.mark.workflow
+
+
+def test_every_file_of_the_contract(finished):
+    results = finished / "results/digits"
+    images = pd.read_csv(results / "images.csv")
+    assert list(images.columns) == ["index", "file", "label", "class_name"]
+    assert len(images) == 4
+    counts = pd.read_parquet(results / "counts/adds/sigma0.5/votes5/00000.parquet")
+    assert list(counts["index"]) == list(images["index"][:2])
+    for column in ("counts_selection", "counts_estimation", "evaluations", "seconds", "budget_share", "seed"):
+        assert column in counts
+    assert counts["counts_estimation"].map(sum).eq(12).all()
+    certificates = pd.read_parquet(results / "certificates.parquet")
+    assert len(certificates) == SETTINGS * SIGMAS * 4
+    assert certificates["budget_share"].between(0, 1).all()
+    pd.testing.assert_frame_equal(certificates, pd.read_csv(results / "certificates.csv"), check_dtype=False)
+    figures = ["certified_accuracy_votes1", "certified_accuracy_votes5", "runtime", "vote_distribution"]
+    figures += ["denoised_sigma0.5", "denoised_sigma1.0", "budget"]
+    tables = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds"]
+    expected = [results / f"figures/{name}.{suffix}" for name in figures for suffix in ("pdf", "png", "csv")]
+    expected += [results / f"tables/{name}.{suffix}" for name in tables for suffix in ("csv", "md", "tex")]
+    for file in [*expected, results / "report.html"]:
+        assert file.stat().st_size > 0, file
+
+
+def test_tables_agree_with_the_certificates(finished):
+    results = finished / "results/digits"
+    certificates = pd.read_csv(results / "certificates.csv")
+    table = pd.read_csv(results / "tables/certified_accuracy.csv")
+    certified = certificates[certificates["correct"] & ~certificates["abstained"]]
+    for row in table.itertuples():
+        own = certified[
+            (certified["method"] == row.method)
+            & (certified["sigma"] == row.sigma)
+            & (certified["votes"] == row.votes)
+        ]
+        assert row.accuracy == len(own) / 4
+        assert row.low <= row.accuracy <= row.high
+
+
+def test_the_terminal_shows_the_tables_at_the_end(finished):
+    text = (finished / "terminal.txt").read_text()
+    assert "Certified accuracy (%)" in text
+    assert "| ADDS, 5 votes |" in text
+    assert "Results are in results/digits/" in text
+
+
+def test_a_finished_run_has_nothing_to_do(finished):
+    assert planned(finished) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param(
+            {"sigmas": [0.5, 1.0, 0.75], "guidance_scale": {"0.75": 0.8}},
+            {
+                "certify": SETTINGS * SHARDS,
+                "denoise": 1,
+                "spend_budget": 1,
+                **AFTER_CERTIFY,
+                "denoised_figure": 1,
+                "budget_figure": 1,
+            },
+            id="a sigma more",
+        ),
+        pytest.param(
+            {"methods": {"adds": {"votes": [1, 3, 5]}}},
+            {"certify": SIGMAS * SHARDS, **AFTER_CERTIFY},
+            id="a vote count more",
+        ),
+        pytest.param(
+            {"methods": {"adds": {"votes": [1, 5, 7]}}},
+            {"certify": SIGMAS * SHARDS, **AFTER_CERTIFY},
+            id="a larger vote count",
+        ),
+        pytest.param(
+            {"methods": {"rs": {"votes": [1]}}},
+            {"certify": SIGMAS * SHARDS, "denoise": 2, "denoised_figure": 2, **AFTER_CERTIFY},
+            id="a method more",
+        ),
+        pytest.param(
+            {"dataset": {"images": 6}},
+            {"images": 1, "certify": SETTINGS * SIGMAS, **AFTER_CERTIFY},
+            id="more images",
+        ),
+        pytest.param(
+            {"guidance_scale": {"0.5": 0.7}},
+            {
+                "certify": 3 * SHARDS,
+                "denoise": 1,
+                "denoised_figure": 1,
+                "spend_budget": 1,
+                "budget_figure": 1,
+                **AFTER_CERTIFY,
+            },
+            id="a guidance scale",
+        ),
+        pytest.param({"figures": {"font_size": 10}}, FIGURE_RULES, id="a figure's style"),
+        pytest.param(
+            {"figures": {"vote_distribution_images": 3}}, {"vote_distribution_figure": 1}, id="a figure's content"
+        ),
+        pytest.param(
+            {"sampling": {"n": 16}}, {"certify": SETTINGS * SIGMAS * SHARDS, **AFTER_CERTIFY}, id="more samples"
+        ),
+        pytest.param(
+            {"bound": "two_sided"}, {key: n for key, n in AFTER_CERTIFY.items() if key != "merge"}, id="the bound"
+        ),
+        pytest.param({"sampling": {"chunk_size": 5}}, {}, id="what no result depends on"),
+    ],
+)
+def test_a_change_reruns_only_what_depends_on_it(finished, changes, expected):
+    assert planned(finished, **changes) == expected
+
+
+def test_the_seed_changes_everything_random(finished):
+    jobs = planned(finished, seed=1)
+    assert jobs["certify"] == SETTINGS * SIGMAS * SHARDS
+    assert jobs["train_diffusion"] == jobs["train_classifier"] == 1
+
+
+def test_a_comment_reruns_nothing(rerun):
+    for file in ("scripts/certify.py", "workflow/rules/certify.smk", "config/digits.yaml", "Snakefile"):
+        with (rerun / file).open("a") as handle:
+            handle.write("\n# a comment\n")
+    assert planned(rerun) == {}
+
+
+def test_more_samples_draw_only_the_missing_ones(rerun):
+    target = "results/digits/counts/carlini/sigma0.5/votes1/00000.parquet"
+    before = pd.read_parquet(rerun / target)
+    assert run(rerun, target, sampling={"n": 20}).returncode == 0
+    after = pd.read_parquet(rerun / target)
+    assert after["n"].eq(20).all()
+    ledger = next((rerun / "results/digits/ledger/carlini-sigma0.5-votes1").glob("00000-*.jsonl"))
+    drawn = re.findall(r'"first_sample":(\d+)', ledger.read_text())
+    assert sorted(map(int, drawn)) == sorted([0, 0, 0, 0, 8, 8, 12, 12])
+    assert (after["evaluations"] == before["evaluations"] + 8).all()
+
+
+def test_a_killed_job_continues_to_the_same_counts(rerun):
+    target = "results/digits/counts/adds/sigma0.5/votes5/00000.parquet"
+    ledgers = rerun / "results/digits/ledger/adds-sigma0.5-votes5"
+    changes = {"sampling": {"n": 600, "chunk_size": 8}, "seed": 0}
+
+    def kill_after(chunks):
+        process = subprocess.Popen(
+            command(rerun, "--nolock", target, **changes),
+            cwd=rerun,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        while sum(len(file.read_bytes().splitlines()) for file in ledgers.glob("00000-*")) < chunks:
+            assert process.poll() is None, "the job ended before it could be killed"
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    kill_after(chunks=20)
+    kill_after(chunks=40)
+    assert not (rerun / target).exists()
+    done = run(rerun, "--nolock", target, **changes)
+    assert done.returncode == 0, done.stderr
+    continued = pd.read_parquet(rerun / target)
+    (rerun / target).unlink()
+    shutil.rmtree(ledgers)
+    assert run(rerun, "--nolock", target, **changes).returncode == 0
+    whole = pd.read_parquet(rerun / target)
+    columns = ["index", "n0", "n", "evaluations", "counts_selection", "counts_estimation", "budget_share"]
+    assert continued[columns].map(str).equals(whole[columns].map(str))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sigmass": [1]}, ["sigmass", "unexpected"]),
+        ({"sampling": {"n": "many"}}, ["'many' is not of type 'integer'", "['sampling']['n']"]),
+        ({"sigmas": [0.5, 2.5]}, ["guidance_scale", "no entry for sigma 2.5"]),
+        ({"sigmas": [0]}, ["['sigmas']", "0"]),
+        ({"methods": {"magic": {"votes": [1]}}}, ["magic", "unexpected"]),
+        ({"methods": {"adds": {"votes": [0]}}}, ["['adds']['votes']", "0 is less than the minimum"]),
+        ({"guidance_scale": {"0.5": 1.5}}, ["guidance_scale", "1.5 is greater than the maximum of 1"]),
+        ({"guidance_scale": {"half": 0.5}}, ["'half'", "keys must be sigmas"]),
+        ({"sampling": {"n": 3}}, ["sampling.n is 3", "at least"]),
+        ({"diffusion": {"steps": 7}}, ["diffusion.steps is 7", "must divide"]),
+        ({"diffusion": {"source": "download"}}, ["diffusion.source"]),
+        ({"dataset": {"images": 0}}, ["['dataset']['images']", "0 is less than the minimum"]),
+        ({"bound": "best"}, ["'best' is not one of ['cohen', 'two_sided']"]),
+    ],
+)
+def test_a_bad_configuration_stops_before_any_job(tmp_path, changes, words):
+    done = run(copy_project(tmp_path), "--dry-run", **changes)
+    assert done.returncode != 0
+    for word in words:
+        assert word in done.stdout + done.stderr
+
+
+def test_an_unreadable_counts_file_is_named(rerun):
+    file = rerun / "results/digits/counts/carlini/sigma0.5/votes1/00000.parquet"
+    file.write_bytes(b"not a parquet file")
+    done = run(rerun, "results/digits/counts.parquet")
+    assert done.returncode != 0
+    assert "carlini/sigma0.5/votes1/00000.parquet is not a counts file" in done.stdout + done.stderr
+
+
+def test_the_paper_is_the_default_and_has_4500_jobs(tmp_path):
+    folder = copy_project(tmp_path)
+    done = subprocess.run(
+        [SNAKEMAKE, "--dry-run", "--quiet", "rules"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    text = done.stdout + done.stderr
+    if done.returncode == 0:
+        assert re.search(r"^certify +4500$", text, re.MULTILINE)
+    else:
+        assert "MissingInputException" in text
+
+
+def test_the_catalogues_snakefile_plans_the_same(finished):
+    done = run(finished, "--snakefile", "workflow/Snakefile", "--dry-run", sigmas=[0.5])
+    assert done.returncode == 0, done.stderr
