@@ -35,7 +35,7 @@ lint: $(INSTALLED)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --lint --configfile config/digits.yaml
 
 test: lint
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n auto
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n auto --dist loadgroup
 
 format: $(INSTALLED)
 	$(VENV)/bin/ruff check --fix .

@@ -30,7 +30,7 @@ def main(snakemake) -> None:
         votes=identity["votes"],
         seed=identity["seed"],
         chunk_size=config["sampling"]["chunk_size"],
-        keep_oneshot=bool(config["methods"].get("adds_oneshot")),
+        keep_oneshot=identity["method"] == "adds" and bool(config["methods"].get("adds_oneshot")),
         **own,
     )
     shard = snakemake.wildcards.shard

@@ -1,9 +1,11 @@
-"""List the images of the experiment, and put them where the certification jobs find them."""
+"""Take the experiment's images from the start of the data set's list."""
 
-from adds.images import prepare_digits
+import pandas as pd
+
+from adds.images import first_images
 from adds.logs import configure_logging
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "images")
-    table = prepare_digits(snakemake.params.dataset["images"], snakemake.params.folder)
-    table.to_csv(snakemake.output.table, index=False)
+    table = first_images(pd.read_csv(snakemake.input[0]), snakemake.params.images)
+    table.to_csv(snakemake.output[0], index=False)

@@ -1,5 +1,8 @@
 """Small worlds that the tests share."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +12,7 @@ from adds.classifiers import BatchedClassifier
 from adds.denoiser import Denoiser, build_unet
 from adds.methods.base import Pipeline
 from adds.schedule import Schedule, evenly_spaced
+from tests.workflow import copy_project, run
 
 torch.set_num_threads(1)
 
@@ -90,3 +94,19 @@ def unet_pipeline(schedule: Schedule, network: nn.Module, batch_size: int = 64) 
 @pytest.fixture
 def image() -> Tensor:
     return torch.tensor(np.random.default_rng(0).uniform(size=(1, 8, 8)), dtype=torch.float32)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> Path:
+    """Return a folder in which the tiny experiment has run whole, to its report."""
+    folder = copy_project(tmp_path_factory.mktemp("finished"))
+    done = run(folder, "--report", "results/digits/report.html", "--report-after-run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder / "terminal.txt").write_text(done.stdout + done.stderr)
+    return folder
+
+
+@pytest.fixture
+def rerun(finished, tmp_path) -> Path:
+    """Return a copy of the finished run that a test may change."""
+    return shutil.copytree(finished, tmp_path / "run", symlinks=True)

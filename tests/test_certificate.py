@@ -1,10 +1,13 @@
 """Soundness 5, statistics: certificates from counts."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from adds.certificate import certified_radius, certify, check_samples, least_certifying_n, probability_bounds
+from adds.confidence import mixture_lower, mixture_upper
+from adds.results import certificates
 
 
 def test_radius_of_the_paper():
@@ -77,6 +80,29 @@ def test_false_certificates_are_rare(mode, bound, p):
         gap = stats.norm.ppf(lower) - stats.norm.ppf(upper)
         false |= (lower > upper) & (gap > max(true_gap, 0))
     assert false.sum() <= stats.binom.ppf(0.9999, images, alpha)
+
+
+@pytest.mark.parametrize("bound", ["cohen", "two_sided"])
+def test_each_sequential_end_has_half_of_alpha(bound):
+    counts = [60, 10, 30]
+    lower, upper = probability_bounds(counts, 0, alpha=0.01, mode="sequential", bound=bound)
+    assert lower == mixture_lower(60, 100, 0.005)
+    assert upper == (1 - lower if bound == "cohen" else mixture_upper(30, 100, 0.005))
+
+
+def test_certificates_of_a_table_are_those_of_its_rows():
+    rows = [("adds", 0.5, 5, 7, 1, [1, 9], [20, 180]), ("rs", 1.0, 1, 8, 0, [6, 4], [110, 90])]
+    names = ["method", "sigma", "votes", "index", "label", "counts_selection", "counts_estimation"]
+    counts = pd.DataFrame(rows, columns=names).assign(
+        n0=10, n=200, stopped="fixed", evaluations=5, seconds=1.0, budget_share=0.9
+    )
+    table = certificates(counts, alpha=0.01, mode="fixed", bound="cohen")
+    for row, (_, sigma, _, _, label, selection, estimation) in zip(table.itertuples(), rows, strict=True):
+        own = certify(selection=selection, estimation=estimation, sigma=sigma, alpha=0.01)
+        assert (row.prediction, row.abstained, row.radius) == (own.prediction, own.abstained, own.radius)
+        assert row.correct == (own.prediction == label)
+    with pytest.raises(ValueError, match="sequentially"):
+        certificates(counts.assign(stopped="decided"), alpha=0.01, mode="fixed", bound="cohen")
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.001, 0.125, 1e-9])

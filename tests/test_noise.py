@@ -37,6 +37,27 @@ def test_standard_normal():
     assert stats.kstest(values**2, stats.chi2(1).cdf).pvalue > 0.001
 
 
+def test_coordinates_samples_votes_and_steps_are_uncorrelated():
+    """Rows are coordinates of one draw; then the same coordinates of other samples, votes and timesteps."""
+    base = draw(samples=range(4000)).flatten(1)
+    others = [
+        draw(samples=range(4000, 8000)),
+        draw(samples=range(4000), votes=1),
+        draw(samples=range(4000), timestep=999),
+    ]
+    for one, other in [(base, base), *[(base, other.flatten(1)) for other in others]]:
+        products = (one.double().T @ other.double()) / len(one)
+        if other is base:
+            products -= torch.eye(products.shape[0])
+        scale = torch.full_like(products, 1.0)
+        scale.fill_diagonal_(2**0.5 if other is base else 1.0)
+        assert float((products / scale).abs().max()) < 5.5 / 4000**0.5
+    squares = base.double() ** 2 - 1
+    products = (squares.T @ squares) / len(base) / 2
+    products.fill_diagonal_(0)
+    assert float(products.abs().max()) < 6 / 4000**0.5
+
+
 def test_a_sample_does_not_depend_on_its_batch():
     everything = draw(samples=range(50))
     assert torch.equal(draw(samples=[17]), everything[17:18])

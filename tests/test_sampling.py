@@ -1,11 +1,15 @@
 """Soundness 6, reproducibility: counts depend on neither batches, chunks nor interruptions."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+from adds.counting import count_shard
+from adds.images import load_image
 from adds.ledger import Ledger
 from adds.sampling import Sampler, Tally
+from adds.stopping import SampleSize, Stop
 from tests.conftest import unet_pipeline
 
 SETTINGS = [
@@ -126,7 +130,7 @@ def test_the_familys_ledger_holds_its_members(schedule, unet, image, tmp_path, m
         image,
         index=3,
         stage="estimation",
-        n=N + 30,
+        limit=N + 30,
         family=family,
         ledger=Ledger(tmp_path / "own.jsonl", {}),
     )
@@ -201,3 +205,36 @@ def test_bad_samplers(schedule, unet, changes, message):
 def test_wrong_image_size_is_named(schedule, unet):
     with pytest.raises((RuntimeError, ValueError)):
         counts_of(sampler_of(schedule, unet), torch.zeros(3, 8, 8))
+
+
+def test_samples_of_another_image_are_never_counted(schedule, unet, image, tmp_path):
+    path = tmp_path / "shard.jsonl"
+    sampler = sampler_of(schedule, unet)
+    counts_of(sampler, 1 - image, ledger=Ledger(path, {}))
+    assert counts_of(sampler, image, ledger=Ledger(path, {})) == counts_of(sampler, image)
+
+
+def test_a_shard_counts_both_stages_of_each_image(schedule, unet, image, tmp_path):
+    """One row per image, equal to what the sampler says for that image and stage, in fixed and sequential mode."""
+    files = []
+    for number in range(2):
+        files.append(tmp_path / f"{number}.npy")
+        np.save(files[-1], (image if number else 1 - image).numpy())
+    images = pd.DataFrame({"index": [7, 3], "file": files, "label": [0, 1], "class_name": ["a", "b"]})
+    sampler = sampler_of(schedule, unet, chunk_size=16)
+    for stop in (None, Stop(rule="radii", radii=[0.0], bound="two_sided")):
+        size = SampleSize(n0=20, n=64, alpha=0.05, stop=stop)
+        ledger = Ledger(tmp_path / f"{stop}.jsonl".replace("/", ""), {})
+        table = count_shard(
+            sampler, images, image_size=8, size=size, ledger=ledger, family=None, identity={"run": 1}
+        )
+        for row in table.itertuples(index=False):
+            pixels = load_image(files[0 if row.index == 7 else 1], size=8)
+            for stage, n in (("selection", row.n0), ("estimation", row.n)):
+                alone = sampler.count(pixels, index=row.index, stage=stage, limit=n)
+                assert getattr(row, f"counts_{stage}") == alone.counts.tolist()
+        if stop is None:
+            assert table["n"].eq(64).all()
+            assert table["stopped"].eq("fixed").all()
+        else:
+            assert table["stopped"].isin(["decided", "futile", "budget"]).all()

@@ -5,28 +5,13 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 
-PROJECT = Path(__file__).parents[1]
-SNAKEMAKE = Path(sys.executable).with_name("snakemake")
+from tests.workflow import SNAKEMAKE, command, copy_project, planned, run
 
-TINY = {
-    "dataset": {"images": 4},
-    "diffusion": {"training": {"steps": 20, "batch_size": 16}},
-    "classifier": {"training": {"steps": 150}},
-    "sigmas": [0.5, 1.0],
-    "guidance_scale": {"0.5": 0.8, "1.0": 0.8},
-    "methods": {"rs": None, "carlini": {"votes": [1]}, "densepure": {"votes": [1]}},
-    "sampling": {"n0": 4, "n": 12, "alpha": 0.05, "chunk_size": 8},
-    "images_per_job": 2,
-    "figures": {"denoised_images": 2, "budget_trajectories": 4, "dpi": 60},
-}
 SETTINGS = 5  # carlini, densepure, adds with 1 and 5 votes, adds_oneshot
 SIGMAS, SHARDS = 2, 2
 FIGURE_RULES = {
@@ -46,70 +31,7 @@ AFTER_CERTIFY = {
     "vote_distribution_figure": 1,
 }
 
-
-def copy_project(folder: Path) -> Path:
-    for name in ("Snakefile", "workflow", "scripts", "config", "envs", "profiles"):
-        source = PROJECT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
-    return folder
-
-
-def merged(base: dict, changes: dict) -> dict:
-    nested = {
-        key: merged(base.get(key) or {}, value) if isinstance(value, dict) else value
-        for key, value in changes.items()
-    }
-    return {**base, **nested}
-
-
-def command(folder: Path, *arguments: str, **changes) -> list[str]:
-    overrides = folder / "tiny.yaml"
-    overrides.write_text(yaml.safe_dump(merged(TINY, changes)))
-    files = ["--configfile", "config/digits.yaml", "tiny.yaml"]
-    return [str(SNAKEMAKE), "--cores", "2", *arguments, *files]
-
-
-def run(folder: Path, *arguments: str, **changes) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(folder, *arguments, **changes),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-
-
-def planned(folder: Path, **changes) -> dict[str, int]:
-    """Rules and numbers of jobs that a dry run would run, `all` left out."""
-    done = run(folder, "--dry-run", **changes)
-    assert done.returncode == 0, done.stdout + done.stderr
-    output = done.stdout + done.stderr
-    if "Job stats:" not in output:
-        assert "Nothing to be done" in output
-        return {}
-    table = output.split("Job stats:")[-1]
-    jobs = {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
-    return {name: count for name, count in jobs.items() if name not in ("all", "total")}
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory) -> Path:
-    """Return a folder in which the tiny experiment has run whole, to its report."""
-    folder = copy_project(tmp_path_factory.mktemp("finished"))
-    done = run(folder, "--report", "results/digits/report.html", "--report-after-run")
-    assert done.returncode == 0, done.stdout + done.stderr
-    (folder / "terminal.txt").write_text(done.stdout + done.stderr)
-    return folder
-
-
-@pytest.fixture
-def rerun(finished, tmp_path) -> Path:
-    """Return a copy of the finished run that a test may change."""
-    return shutil.copytree(finished, tmp_path / "run", symlinks=True)
-
-
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("workflow")]
 
 
 def test_every_file_of_the_contract(finished):
@@ -182,8 +104,14 @@ def test_a_finished_run_has_nothing_to_do(finished):
             id="a vote count more",
         ),
         pytest.param(
+            {"dataset": {"images": 6}, "sampling": {"n": 16}},
+            {"images": 1, "certify": SETTINGS * SIGMAS * (SHARDS + 1), **AFTER_CERTIFY},
+            id="two things at once",
+        ),
+        pytest.param(
+            # the whole family has a new leader: the others are counted again, from what was drawn before
             {"methods": {"adds": {"votes": [1, 5, 7]}}},
-            {"certify": SIGMAS * SHARDS, **AFTER_CERTIFY},
+            {"certify": 4 * SIGMAS * SHARDS, **AFTER_CERTIFY},
             id="a larger vote count",
         ),
         pytest.param(
@@ -241,13 +169,13 @@ def test_a_comment_reruns_nothing(rerun):
 def test_more_samples_draw_only_the_missing_ones(rerun):
     target = "results/digits/counts/carlini/sigma0.5/votes1/00000.parquet"
     before = pd.read_parquet(rerun / target)
-    assert run(rerun, target, sampling={"n": 20}).returncode == 0
+    assert run(rerun, target, sampling={"n": 24}).returncode == 0
     after = pd.read_parquet(rerun / target)
-    assert after["n"].eq(20).all()
+    assert after["n"].eq(24).all()
     ledger = next((rerun / "results/digits/ledger/carlini-sigma0.5-votes1").glob("00000-*.jsonl"))
     drawn = re.findall(r'"first_sample":(\d+)', ledger.read_text())
-    assert sorted(map(int, drawn)) == sorted([0, 0, 0, 0, 8, 8, 12, 12])
-    assert (after["evaluations"] == before["evaluations"] + 8).all()
+    assert sorted(map(int, drawn)) == sorted([0, 0, 0, 0, 8, 8, 12, 12, 16, 16])
+    assert (after["evaluations"] == before["evaluations"] + 12).all()
 
 
 def test_a_killed_job_continues_to_the_same_counts(rerun):

@@ -34,23 +34,24 @@ def load_image(path: Path | str, *, size: int) -> Tensor:
     return torch.from_numpy(np.asarray(image, dtype=np.float32) / 255).permute(2, 0, 1).contiguous()
 
 
-def prepare_digits(count: int, folder: Path | str) -> pd.DataFrame:
-    """Write the first ``count`` test digits to ``folder`` and list them.
-
-    The order is fixed, so a larger count only adds images at the end.
-    """
+def prepare_digits(folder: Path | str) -> pd.DataFrame:
+    """Write the test digits to ``folder`` and list them, in their fixed order."""
     _, test = load_split()
-    if not 1 <= count <= len(test):
-        raise ValueError(f"dataset.images is {count}: the digits have 1 to {len(test)} test images")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
-    for position in range(count):
-        index, label = int(test.indices[position]), int(test.labels[position])
+    for image, index, label in zip(test.images, test.indices.tolist(), test.labels.tolist(), strict=True):
         file = folder / f"{index:04d}.npy"
-        np.save(file, test.images[position].numpy())
+        np.save(file, image.numpy())
         rows.append((index, str(file), label, str(label)))
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def first_images(images: pd.DataFrame, count: int) -> pd.DataFrame:
+    """Return the first ``count`` images of a data set's list."""
+    if not 1 <= count <= len(images):
+        raise ValueError(f"dataset.images is {count}: this data set has 1 to {len(images)}")
+    return images.head(count)
 
 
 def class_names(dataset: str) -> dict[int, str]:

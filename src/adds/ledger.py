@@ -33,13 +33,14 @@ class Chunk:
     """Samples ``first_sample``, ``first_sample + 1``, ... of one image in one stage, and what they cost.
 
     ``ballots`` [samples, votes] are the classes voted for; ``oneshot`` [samples] those of the one-shot
-    denoised images, or empty where they were not asked for.
+    denoised images, or empty where they were not asked for. ``pixels`` is a checksum of the image.
     """
 
     method: str
     image: int
     stage: Stage
     first_sample: int
+    pixels: str
     ballots: Classes
     oneshot: Classes
     shared_evaluations: int

@@ -15,6 +15,10 @@ SLIVER = 1e-6
 """The share of the budget that is never spent, so that rounding can't push the sum above mu^2."""
 
 
+MIN_STD = 1e-4
+"""Noise below this is lost in the rounding of float32 states, so it doesn't count as noise."""
+
+
 class BudgetExceededError(RuntimeError):
     """A trajectory spent more than its privacy budget: its certificate would be false."""
 
@@ -62,13 +66,14 @@ class PrivacyFilter:
         """Pay for one guided step and return the scale that each coordinate may use (float32).
 
         A coordinate that can't pay for ``scale`` uses the largest scale that it can pay for, and has then
-        spent its budget. Where the step adds no noise the coordinate isn't guided and keeps its budget.
+        spent its budget. Where the step adds no noise to speak of, the coordinate isn't guided and
+        keeps its budget.
         """
         if not 0 <= scale <= 1:
             raise ValueError(f"guidance scale is {scale}: it must be in [0, 1]")
         if not bool((std >= 0).all()):
             raise ValueError("std has a negative or NaN entry: the denoiser's variance is broken")
-        price = unit_cost(coef_x0=coef_x0, std=std)
+        price = unit_cost(coef_x0=coef_x0, std=torch.where(std >= MIN_STD, std, 0.0))
         used = affordable_scale(budget=self.budget, unit_cost=price, scale=scale).float()
         cost = torch.where(used > 0, used.double().square() * price, 0.0)
         left = (self.budget - cost).clamp(min=0)

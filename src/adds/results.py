@@ -40,7 +40,12 @@ def merge_counts(files: Iterable[Path | str], expected: pd.DataFrame) -> pd.Data
 
 
 def certificates(counts: pd.DataFrame, *, alpha: float, mode: Mode, bound: Bound) -> pd.DataFrame:
-    """Certify every row of the merged counts."""
+    """Certify every row of the merged counts.
+
+    Counts whose sampling was stopped by looking at them need bounds that allow for it.
+    """
+    if mode == "fixed" and (counts["stopped"] != "fixed").any():
+        raise ValueError("some counts were sampled sequentially: they can't be certified with mode 'fixed'")
     found = [
         certify(
             selection=row.counts_selection,

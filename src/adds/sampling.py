@@ -1,5 +1,6 @@
 """Drawing samples of a method in chunks, and counting the classes they predict."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -17,6 +18,11 @@ from adds.stopping import Rule
 
 Progress = Callable[[int], None]
 """Called with the number of samples that have just been counted."""
+
+
+def checksum(image: Tensor) -> str:
+    """Name an image by its pixels, so that samples of one are never counted for another."""
+    return hashlib.sha256(image.cpu().numpy().tobytes()).hexdigest()[:16]
 
 
 @dataclass
@@ -80,6 +86,7 @@ class Sampler:
             image=index,
             stage=stage,
             first_sample=first,
+            pixels=checksum(image),
             ballots=outcome.ballots.cpu().numpy().astype(np.uint16),
             oneshot=np.empty(0, np.uint16)
             if outcome.first is None
@@ -140,7 +147,13 @@ class Sampler:
         the same, and count once.
         """
         tally = Tally(np.zeros(self.pipeline.classifier.classes, dtype=np.int64))
-        known = [chunk for source in (family, ledger) if source for chunk in source.chunks(index, stage)]
+        known = [
+            chunk
+            for source in (family, ledger)
+            if source
+            for chunk in source.chunks(index, stage)
+            if chunk.pixels == checksum(image)
+        ]
         known.sort(key=lambda chunk: chunk.first_sample)
         while tally.drawn < limit and not tally.stopped:
             before, look = tally.drawn, min(tally.drawn + self.chunk_size, limit)

@@ -1,10 +1,10 @@
 """When enough samples have been drawn: at a fixed number, or as soon as the answer is known.
 
-Sequential sampling looks at the counts after every chunk. Whatever the rule, the certificate is computed from
-bounds that hold at all times at once, so stopping can't make it false. Of each image's alpha the bound on
-the predicted class from below takes one half, and the bound on the other classes from above the other half;
-the selection samples are independent of both. Stopping for futility only ever leads to an abstention, which
-is never false, so its bounds, at alpha / 2 each, take nothing from the certificate.
+Sequential sampling looks at the counts after every chunk. The certificate is computed from bounds that hold at
+all times at once, so no rule of stopping, these or any other, can make it false. Of each image's alpha the bound
+on the predicted class from below takes one half, and the bound on the other classes from above the other half;
+the selection samples are independent of both. The two bounds that stop sampling for futility, also at alpha / 2
+each, decide only when to stop: no certificate rests on them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ Rule = Callable[[Counts], str | None]
 """Looks at the counts so far and says why to stop, or None to go on."""
 
 SELECTION_LEVEL = 0.01
-"""Selection stops early when the leader would lead like this by chance with at most this probability."""
+"""Selection stops early when the two leading classes differ at this nominal level; nothing rests on it."""
 
 
 def runner_up(counts: Counts, prediction: int) -> Counts:
@@ -55,7 +55,7 @@ class Stop:
             raise ValueError(f"stop.tolerance is {self.tolerance}: it must be positive")
 
     def range(self, counts: Counts, prediction: int, *, sigma: float, alpha: float) -> tuple[float, float]:
-        """Return the radius that is certified now, and the largest that more samples could still certify."""
+        """Return the radius that is certified now, and one that more samples will hardly certify."""
         n, top, other = int(counts.sum()), int(counts[prediction]), int(runner_up(counts, prediction))
         lower, upper = mixture_lower(top, n, alpha / 2), mixture_upper(top, n, alpha / 2)
         if self.bound == "cohen":

@@ -1,5 +1,6 @@
-"""Tables as .csv, .md and .tex: methods in rows, sigmas in columns, the best in bold, intervals beside."""
+"""Tables as .csv, .md, .tex and .html: methods in rows, sigmas in columns, the best in bold."""
 
+from html import escape
 from pathlib import Path
 
 import pandas as pd
@@ -53,14 +54,32 @@ def latex(cells: Cells, best: set[tuple[Setting, float]], sigmas: list[float]) -
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
+def html(cells: Cells, best: set[tuple[Setting, float]], sigmas: list[float], note: str) -> str:
+    """Write the cells as a page of its own, for the report."""
+    cell = "td,th{padding:.35em .9em;border-bottom:1px solid #ddd;text-align:left}"
+    style = "body{font-family:sans-serif;margin:2em}" + cell
+    rows = ["<tr><th>sigma</th>" + "".join(f"<th>{sigma:g}</th>" for sigma in sigmas) + "</tr>"]
+    for setting in in_order(setting for setting, _ in cells):
+        row = f"<tr><th>{escape(label(*setting))}</th>"
+        for sigma in sigmas:
+            text = escape(cells[setting, sigma])
+            row += f"<td><b>{text}</b></td>" if (setting, sigma) in best else f"<td>{text}</td>"
+        rows.append(row + "</tr>")
+    table = "\n".join(rows)
+    head = f'<meta charset="utf-8"><title>{escape(note)}</title><style>{style}</style>'
+    body = f"<table>\n{table}\n</table><p>{escape(note)}</p>"
+    return f"<!DOCTYPE html><html><head>{head}</head><body>{body}</body></html>\n"
+
+
 def write(table: pd.DataFrame, cells: Cells, *, value: str, note: str, stem: Path | str) -> None:
-    """Write one table in all three formats; ``note`` says how to read it."""
+    """Write one table in all formats; ``note`` says how to read it."""
     sigmas = sorted(table["sigma"].unique())
     best = _best(table, value)
     stem = Path(stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(f"{stem}.csv", index=False)
     stem.with_suffix(".md").write_text(markdown(cells, best, sigmas) + "\n" + note + "\n")
+    stem.with_suffix(".html").write_text(html(cells, best, sigmas, note))
     stem.with_suffix(".tex").write_text(f"% {note}\n" + latex(cells, best, sigmas))
 
 

@@ -3,14 +3,12 @@
 
 rule certify:
     input:
-        # More images rewrite the list but don't change the rows that a shard had before.
-        images=ancient("<results>/images.csv"),
+        images="<models>/images.csv",
         diffusion="<models>/diffusion.pt",
         diffusion_description="<models>/diffusion.json",
         classifier="<models>/classifier.pt",
         classifier_description="<models>/classifier.json",
-        # Waited for, not depended on: a job whose leader is new keeps the counts that it has.
-        leader=ancient(leader_counts),
+        leader=leader_counts,
     output:
         counts="<results>/counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet",
     log:

@@ -76,7 +76,7 @@ rule vote_distribution_figure:
 
 rule denoise:
     input:
-        images=ancient("<results>/images.csv"),
+        images="<models>/images.csv",
         diffusion="<models>/diffusion.pt",
         classifier="<models>/classifier.pt",
     output:
@@ -127,7 +127,7 @@ rule denoised_figure:
 
 rule spend_budget:
     input:
-        images=ancient("<results>/images.csv"),
+        images="<models>/images.csv",
         diffusion="<models>/diffusion.pt",
         classifier="<models>/classifier.pt",
     output:

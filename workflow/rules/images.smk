@@ -1,20 +1,37 @@
-# Which images are certified.
+# Which images are certified. The whole list is prepared once; an experiment takes the first so many of it, so
+# that more images change nothing for those that were there before.
 
 
-rule images:
+rule prepare_images:
     output:
-        table="<results>/images.csv",
+        "<models>/images.csv",
     log:
-        "<logs>/images.log",
+        "<logs>/prepare_images.log",
     benchmark:
-        "<benchmarks>/images.tsv"
+        "<benchmarks>/prepare_images.tsv"
     conda:
         "../../envs/adds.yaml"
     resources:
         mem_mb=1000,
         runtime=10,
     params:
-        dataset=config["dataset"],
-        folder=f"resources/{config['models']}/images",
+        dataset=config["dataset"]["name"],
+    script:
+        "../../scripts/prepare_images.py"
+
+
+rule images:
+    input:
+        "<models>/images.csv",
+    output:
+        "<results>/images.csv",
+    log:
+        "<logs>/images.log",
+    benchmark:
+        "<benchmarks>/images.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        images=config["dataset"]["images"],
     script:
         "../../scripts/images.py"
