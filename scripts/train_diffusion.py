@@ -1,14 +1,11 @@
-"""Train the embedded experiment's diffusion model; leave its weights, its loss and a picture of its samples."""
+"""Train the embedded experiment's diffusion model; leave its weights, its loss and some of its samples."""
 
-from pathlib import Path
-
+import numpy as np
 import pandas as pd
 import torch
 
 from adds.assets import describe_model
 from adds.digits import load_split
-from adds.figures.samples import draw
-from adds.figures.style import look
 from adds.logs import configure_logging
 from adds.schedule import Schedule
 from adds.training import TrainingSettings, generate, train_diffusion
@@ -16,7 +13,7 @@ from adds.training import TrainingSettings, generate, train_diffusion
 PICTURES = 60
 
 
-def main(model: dict, training: dict, seed: int, style: dict, batch_size: int, output) -> None:
+def main(model: dict, training: dict, seed: int, batch_size: int, output) -> None:
     train, test = load_split()
     network, log = train_diffusion(
         train,
@@ -33,15 +30,14 @@ def main(model: dict, training: dict, seed: int, style: dict, batch_size: int, o
     shape = tuple(train.images.shape[1:])
     schedule = Schedule.named(model["schedule"], model["timesteps"])
     samples = generate(network, schedule, steps=model["steps"], count=PICTURES, shape=shape, seed=seed)
-    with look(style):
-        draw(((samples + 1) / 2).numpy()).savefig(Path(output.samples))
+    np.save(output.samples, ((samples + 1) / 2).numpy())
 
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "train_diffusion")
     torch.set_num_threads(snakemake.threads)
     main(
-        **{key: snakemake.params[key] for key in ("model", "training", "seed", "style")},
+        **{key: snakemake.params[key] for key in ("model", "training", "seed")},
         batch_size=snakemake.config["diffusion"]["batch_size"],
         output=snakemake.output,
     )

@@ -20,24 +20,20 @@ FLAGS = [
 ]
 PROBE = """
 <script>
-window.addEventListener("load", async () => {
-  const found = {};
-  for (const [path, entry] of Object.entries(results)) {
-    if (entry.mime_type.startsWith("image/")) {
-      const image = new Image();
-      image.src = entry.data_uri;
-      await image.decode();
-      found[path] = [image.naturalWidth, image.naturalHeight, entry.caption];
-    } else {
-      const page = await (await fetch(entry.data_uri)).text();
-      found[path] = [page, entry.caption];
-    }
+const element = document.createElement("pre");
+element.id = "probe";
+document.body.append(element);
+const found = {};
+const note = (path, entry) => { found[path] = entry; element.textContent = JSON.stringify(found); };
+for (const [path, entry] of Object.entries(results)) {
+  if (entry.mime_type.startsWith("image/")) {
+    const image = new Image();
+    image.onload = () => note(path, [image.naturalWidth, image.naturalHeight, entry.caption]);
+    image.src = entry.data_uri;
+  } else {
+    note(path, [decodeURIComponent(escape(atob(entry.data_uri.split(",")[1]))), entry.caption]);
   }
-  const element = document.createElement("pre");
-  element.id = "probe";
-  element.textContent = JSON.stringify(found);
-  document.body.append(element);
-});
+}
 </script>
 """
 
@@ -79,6 +75,8 @@ def test_report_opens_with_every_figure_and_table(finished, tmp_path):
         "denoised_sigma0.5.png",
         "denoised_sigma1.0.png",
         "budget.png",
+        "bounds.png",
+        "samples_needed.png",
         "samples.png",
         "loss.png",
     }
@@ -89,6 +87,7 @@ def test_report_opens_with_every_figure_and_table(finished, tmp_path):
         "clean_accuracy.html",
         "true_class_probability.html",
         "bounds.html",
+        "saving.html",
     }
     assert all("ADDS, 5 votes" in page for page in tables.values())
     assert all("sigma" in entry[-1] or len(entry[-1]) > 80 for entry in found.values()), "captions say how to read"

@@ -16,16 +16,21 @@ SETTINGS = 5  # carlini, densepure, adds with 1 and 5 votes, adds_oneshot
 SIGMAS, SHARDS = 2, 2
 FIGURE_RULES = {
     "certified_accuracy_figure": 2,
+    "bounds_figure": 1,
+    "saving": 1,
     "runtime_figure": 1,
     "vote_distribution_figure": 1,
     "denoised_figure": 2,
     "budget_figure": 1,
     "loss_figure": 1,
+    "samples_figure": 1,
 }
 AFTER_CERTIFY = {
     "merge": 1,
     "certificates": 1,
     "tables": 1,
+    "bounds_figure": 1,
+    "saving": 1,
     "certified_accuracy_figure": 2,
     "runtime_figure": 1,
     "vote_distribution_figure": 1,
@@ -48,9 +53,9 @@ def test_every_file_of_the_contract(finished):
     assert len(certificates) == SETTINGS * SIGMAS * 4
     assert certificates["budget_share"].between(0, 1).all()
     pd.testing.assert_frame_equal(certificates, pd.read_csv(results / "certificates.csv"), check_dtype=False)
-    figures = ["certified_accuracy_votes1", "certified_accuracy_votes5", "runtime", "vote_distribution"]
-    figures += ["denoised_sigma0.5", "denoised_sigma1.0", "budget"]
-    tables = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds"]
+    figures = ["certified_accuracy_votes1", "certified_accuracy_votes5", "runtime", "vote_distribution", "bounds"]
+    figures += ["denoised_sigma0.5", "denoised_sigma1.0", "budget", "samples_needed"]
+    tables = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds", "saving"]
     expected = [results / f"figures/{name}.{suffix}" for name in figures for suffix in ("pdf", "png", "csv")]
     expected += [results / f"tables/{name}.{suffix}" for name in tables for suffix in ("csv", "md", "tex")]
     for file in [*expected, results / "report.html"]:
@@ -181,7 +186,7 @@ def test_more_samples_draw_only_the_missing_ones(rerun):
 def test_a_killed_job_continues_to_the_same_counts(rerun):
     target = "results/digits/counts/adds/sigma0.5/votes5/00000.parquet"
     ledgers = rerun / "results/digits/ledger/adds-sigma0.5-votes5"
-    changes = {"sampling": {"n": 600, "chunk_size": 8}, "seed": 0}
+    changes = {"sampling": {"n": 200, "chunk_size": 8}, "seed": 0}
 
     def kill_after(chunks):
         process = subprocess.Popen(
@@ -197,8 +202,8 @@ def test_a_killed_job_continues_to_the_same_counts(rerun):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    kill_after(chunks=20)
-    kill_after(chunks=40)
+    kill_after(chunks=12)
+    kill_after(chunks=24)
     assert not (rerun / target).exists()
     done = run(rerun, "--nolock", target, **changes)
     assert done.returncode == 0, done.stderr

@@ -92,12 +92,20 @@ def _records(data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
         yield json.loads(text), offset
 
 
+def read_identity(path: Path | str) -> dict[str, Any]:
+    """Return the identity that a ledger's first line states."""
+    for record, _ in _records(Path(path).read_bytes()):
+        return dict(record["identity"])
+    raise ValueError(f"{path} is not a ledger: its first line is damaged")
+
+
 class Ledger:
     """The chunks that were drawn so far under one identity: everything that determines a prediction."""
 
     def __init__(self, path: Path | str, identity: Mapping[str, Any], *, read_only: bool = False) -> None:
         self.path = Path(path)
-        self._header = {"identity": json.loads(json.dumps(identity))}
+        self.identity: dict[str, Any] = json.loads(json.dumps(identity))
+        self._header = {"identity": self.identity}
         self._chunks: dict[tuple[int, Stage], list[Chunk]] = {}
         records = list(_records(self.path.read_bytes())) if self.path.exists() else []
         if records and records[0][0] != self._header:

@@ -25,6 +25,21 @@ def checksum(image: Tensor) -> str:
     return hashlib.sha256(image.cpu().numpy().tobytes()).hexdigest()[:16]
 
 
+def own_predictions(chunk: Chunk, method: str, votes: int) -> tuple[NDArray[np.int64], float] | None:
+    """Return what a method predicts for a chunk's samples, and which part of the votes' cost is its own.
+
+    The chunk may be another member's of the family: one with more votes, or the one whose one-shot images the
+    method is. None where the chunk doesn't hold the method's predictions.
+    """
+    drawn = chunk.ballots.shape[1]
+    if chunk.method == method and drawn >= votes:
+        ballots = torch.from_numpy(chunk.ballots[:, :votes].astype(np.int64))
+        return majority(ballots).numpy(), votes / drawn
+    if chunk.method == CONTAINED.get(method) and len(chunk.oneshot):
+        return chunk.oneshot.astype(np.int64), 0.0
+    return None
+
+
 @dataclass
 class Tally:
     """Class counts of the samples of one image in one stage, and what they cost."""
@@ -98,23 +113,9 @@ class Sampler:
             budget_share=outcome.budget_share,
         )
 
-    def own_predictions(self, chunk: Chunk) -> tuple[NDArray[np.int64], float] | None:
-        """Return what this method predicts for a chunk's samples, and which part of the votes' cost is its own.
-
-        The chunk may be another member's of the family: one with more votes, or the one whose one-shot images
-        this method is. None where the chunk doesn't hold this method's predictions.
-        """
-        votes = chunk.ballots.shape[1]
-        if chunk.method == self.method and votes >= self.votes:
-            ballots = torch.from_numpy(chunk.ballots[:, : self.votes].astype(np.int64))
-            return majority(ballots).numpy(), self.votes / votes
-        if chunk.method == CONTAINED.get(self.method) and len(chunk.oneshot):
-            return chunk.oneshot.astype(np.int64), 0.0
-        return None
-
     def add(self, chunk: Chunk, tally: Tally, limit: int) -> None:
         """Count this method's samples of a chunk, up to ``limit`` in all, at what they would have cost alone."""
-        found = self.own_predictions(chunk)
+        found = own_predictions(chunk, self.method, self.votes)
         if found is None:
             return
         skipped = tally.drawn - chunk.first_sample

@@ -117,6 +117,14 @@ def bounds_cells(table: pd.DataFrame) -> Cells:
     }
 
 
+def saving_cells(table: pd.DataFrame) -> Cells:
+    """Write the saving as a factor, with the numbers of open images and of other decisions."""
+    return {
+        ((row.method, row.votes), row.sigma): f"{row.saving:.0f}x ({row.open} open, {row.differs} differ)"
+        for row in table.itertuples()
+    }
+
+
 def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, column: str) -> pd.DataFrame:
     """Add the paper's value (percent) and the difference of ours to it, where the paper has one."""
     values = paper[[*SETTING, column]].rename(columns={column: "paper"})

@@ -6,12 +6,7 @@ rule train_diffusion:
         weights="<models>/diffusion.pt",
         description="<models>/diffusion.json",
         loss="<models>/diffusion_loss.csv",
-        samples=report(
-            "<models>/samples.png",
-            caption="../report/samples.rst",
-            category="Models",
-            labels={"what": "samples of the diffusion model"},
-        ),
+        samples="<models>/samples.npy",
     log:
         "<logs>/train_diffusion.log",
     benchmark:
@@ -26,7 +21,6 @@ rule train_diffusion:
         model=model_settings("diffusion"),
         training=config["diffusion"].get("training"),
         seed=config["seed"],
-        style=figure_style("samples"),
     script:
         "../../scripts/train_diffusion.py"
 

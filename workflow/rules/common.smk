@@ -193,7 +193,7 @@ def many_votes() -> int:
 def figure_names() -> list[str]:
     names = [
         f"certified_accuracy_votes{votes}" for votes in config["figures"]["votes"]
-    ] + ["runtime"]
+    ] + ["runtime", "bounds", "samples_needed"]
     names += ["vote_distribution"] if voting_both() else []
     names += [f"denoised_sigma{sigma_text(sigma)}" for sigma in config["sigmas"]]
     names += ["budget"] if any(method in GUIDED for method in active_methods()) else []
@@ -209,7 +209,13 @@ def all_figures() -> list[str]:
 
 
 def all_tables() -> list[str]:
-    names = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds"]
+    names = [
+        "certified_accuracy",
+        "clean_accuracy",
+        "true_class_probability",
+        "bounds",
+        "saving",
+    ]
     return [
         f"<results>/tables/{name}.{suffix}"
         for name in names

@@ -24,6 +24,29 @@ rule certified_accuracy_figure:
         "../../scripts/certified_accuracy_figure.py"
 
 
+rule bounds_figure:
+    input:
+        "<results>/bounds.parquet",
+    output:
+        multiext("<results>/figures/bounds", ".pdf", ".csv"),
+        png=report(
+            "<results>/figures/bounds.png",
+            caption="../report/bounds_figure.rst",
+            category="Figures",
+            labels={"figure": "two bounds"},
+        ),
+    log:
+        "<logs>/figures/bounds.log",
+    benchmark:
+        "<benchmarks>/figures/bounds.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        style=figure_style("bounds"),
+    script:
+        "../../scripts/bounds_figure.py"
+
+
 rule runtime_figure:
     input:
         "<results>/certificates.parquet",
@@ -93,7 +116,7 @@ rule denoise:
         mem_mb=4000 if config["device"] == "cpu" else 16000,
         runtime=60,
     params:
-        methods=list(active_methods()),
+        methods=sorted(active_methods()),
         models=[model_settings("diffusion"), model_settings("classifier")],
         scale=lambda wildcards: config["guidance_scale"].get(wildcards.sigma),
         images=min(config["figures"]["denoised_images"], config["dataset"]["images"]),
@@ -176,6 +199,28 @@ rule budget_figure:
         style=figure_style("budget"),
     script:
         "../../scripts/budget_figure.py"
+
+
+rule samples_figure:
+    input:
+        "<models>/samples.npy",
+    output:
+        report(
+            "<models>/samples.png",
+            caption="../report/samples.rst",
+            category="Models",
+            labels={"what": "samples of the diffusion model"},
+        ),
+    log:
+        "<logs>/figures/samples.log",
+    benchmark:
+        "<benchmarks>/figures/samples.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        style=figure_style("samples"),
+    script:
+        "../../scripts/samples_figure.py"
 
 
 rule loss_figure:

@@ -45,3 +45,36 @@ rule tables:
         paper=config["paper_tables"],
     script:
         "../../scripts/tables.py"
+
+
+rule saving:
+    input:
+        counts="<results>/counts.parquet",
+        bounds="<results>/bounds.parquet",
+    output:
+        multiext("<results>/tables/saving", ".csv", ".md", ".tex"),
+        multiext("<results>/figures/samples_needed", ".pdf", ".csv"),
+        table=report(
+            "<results>/tables/saving.html",
+            caption="../report/saving.rst",
+            category="Tables",
+            labels={"table": "saving of sequential sampling"},
+        ),
+        png=report(
+            "<results>/figures/samples_needed.png",
+            caption="../report/samples_needed.rst",
+            category="Figures",
+            labels={"figure": "samples needed"},
+        ),
+    log:
+        "<logs>/saving.log",
+    benchmark:
+        "<benchmarks>/saving.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        alpha=config["sampling"]["alpha"],
+        ledgers=f"results/{config['experiment']}/ledger",
+        style=figure_style("samples_needed"),
+    script:
+        "../../scripts/saving.py"
