@@ -231,6 +231,12 @@ def test_a_killed_job_continues_to_the_same_counts(rerun):
         ({"diffusion": {"steps": 7}}, ["diffusion.steps is 7", "must divide"]),
         ({"diffusion": {"source": "download"}}, ["diffusion.source"]),
         ({"dataset": {"images": 0}}, ["['dataset']['images']", "0 is less than the minimum"]),
+        ({"sampling": {"mode": "sequential", "n": 6}}, ["sampling.n is 6", "at least 8"]),
+        (
+            {"sampling": {"mode": "sequential", "n": 50, "stop": {"radii": [9.0]}}},
+            ["sampling.stop.radii is [9.0]", "no radius above"],
+        ),
+        ({"sampling": {"stop": {"rule": "hope"}}}, ["'hope' is not one of ['radii', 'tolerance', 'budget']"]),
         ({"bound": "best"}, ["'best' is not one of ['cohen', 'two_sided']"]),
     ],
 )
@@ -264,3 +270,24 @@ def test_the_paper_is_the_default_and_has_4500_jobs(tmp_path):
 def test_the_catalogues_snakefile_plans_the_same(finished):
     done = run(finished, "--snakefile", "workflow/Snakefile", "--dry-run", sigmas=[0.5])
     assert done.returncode == 0, done.stderr
+
+
+def test_sequential_mode_stops_when_it_knows(rerun):
+    changes = {
+        "sampling": {"mode": "sequential", "n0": 32, "n": 96, "chunk_size": 16},
+        "sigmas": [0.5],
+        "methods": {"densepure": None, "adds": None, "adds_oneshot": None},
+        "bound": "two_sided",
+    }
+    target = "results/digits/certificates.csv"
+    done = run(rerun, target, **changes)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = pd.read_csv(rerun / target)
+    assert set(table["stopped"]) <= {"decided", "futile", "budget"}
+    assert table["n"].between(16, 96).all()
+    assert (table["n"] % 16 == 0).all()
+    assert table["bound"].eq("two_sided").all()
+    decided = table[table["stopped"] == "decided"]
+    assert not decided["abstained"].any(), "what was decided at r = 0 is certified"
+    changes["bound"] = "cohen"
+    assert set(planned(rerun, **changes)) & {"certify", "merge", "train_diffusion"} == set()

@@ -1,4 +1,5 @@
 from pathlib import Path
+from statistics import NormalDist
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
@@ -55,6 +56,14 @@ def check_config() -> None:
         raise WorkflowError(
             f"sampling.alpha is {sampling['alpha']}: sequential sampling needs at most 0.3"
         )
+    if sampling["mode"] == "sequential" and sampling["stop"]["rule"] == "radii":
+        p_most = (sampling["alpha"] / 2) ** (1 / sampling["n"])
+        most = max(config["sigmas"]) * NormalDist().inv_cdf(p_most)
+        if min(sampling["stop"]["radii"]) > most:
+            raise WorkflowError(
+                f"sampling.stop.radii is {sampling['stop']['radii']}: with n = {sampling['n']} and alpha = "
+                f"{sampling['alpha']} no radius above {most:.3f} can be certified at any of sigmas"
+            )
     if (diffusion["source"] == "train") != (config["dataset"]["name"] == "digits"):
         raise WorkflowError(
             "diffusion.source: only the digits' models are trained by the workflow; "
