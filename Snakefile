@@ -37,5 +37,9 @@ rule all:
     localrule: True
 
 
+onstart:
+    require_gpu()
+
+
 onsuccess:
     print(summary())

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 
 from adds.assets import pipeline_of
-from adds.counting import count_shard, family_ledger, ledger_path
+from adds.counting import count_shard, family_ledgers, ledger_path
 from adds.ledger import Ledger
 from adds.logs import configure_logging
 from adds.sampling import Sampler
@@ -34,11 +34,6 @@ def main(snakemake) -> None:
         **own,
     )
     shard = snakemake.wildcards.shard
-    family = None
-    for counts in snakemake.input.leader:
-        *_, method, _, votes, _ = Path(counts).parts
-        leader = {"method": method, "votes": int(votes.removeprefix("votes"))}
-        family = family_ledger(params.ledgers, shard, identity, leader)
     first, end = params.positions
     counts = count_shard(
         sampler,
@@ -46,7 +41,7 @@ def main(snakemake) -> None:
         image_size=config["diffusion"]["unet"]["image_size"],
         size=SampleSize.from_settings(params.sampling),
         ledger=Ledger(ledger_path(params.ledgers, shard, identity), identity),
-        family=family,
+        family=family_ledgers(params.ledgers, shard, identity),
         identity=identity,
     )
     counts.to_parquet(snakemake.output.counts, index=False)

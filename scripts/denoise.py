@@ -20,6 +20,7 @@ def main(snakemake) -> None:
         in_order((method, 1) for method in params.methods),
         sigma=float(snakemake.wildcards.sigma),
         guidance_scale=params.scale,
+        start=params.start,
         seed=params.seed,
         classes=class_names(config["dataset"]["name"]),
     )

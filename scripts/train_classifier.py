@@ -9,11 +9,11 @@ from adds.logs import configure_logging
 from adds.training import TrainingSettings, train_classifier
 
 
-def main(model: dict, training: dict, seed: int, batch_size: int, output) -> None:
+def main(training: dict, seed: int, settings: dict, output) -> None:
     train, test = load_split()
     network, log = train_classifier(train, test, settings=TrainingSettings(**training), seed=seed)
     torch.save(network.state_dict(), output.weights)
-    describe_model(output.weights, {**model, "batch_size": batch_size}, output.description)
+    describe_model(output.weights, settings, output.description)
     pd.DataFrame(log).to_csv(output.loss, index=False)
 
 
@@ -21,7 +21,7 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0], "train_classifier")
     torch.set_num_threads(snakemake.threads)
     main(
-        **{key: snakemake.params[key] for key in ("model", "training", "seed")},
-        batch_size=snakemake.config["classifier"]["batch_size"],
+        **{key: snakemake.params[key] for key in ("training", "seed")},
+        settings=snakemake.config["classifier"],
         output=snakemake.output,
     )

@@ -13,7 +13,7 @@ from adds.training import TrainingSettings, generate, train_diffusion
 PICTURES = 60
 
 
-def main(model: dict, training: dict, seed: int, batch_size: int, output) -> None:
+def main(model: dict, training: dict, seed: int, settings: dict, output) -> None:
     train, test = load_split()
     network, log = train_diffusion(
         train,
@@ -25,11 +25,11 @@ def main(model: dict, training: dict, seed: int, batch_size: int, output) -> Non
         seed=seed,
     )
     torch.save(network.state_dict(), output.weights)
-    describe_model(output.weights, {**model, "batch_size": batch_size}, output.description)
+    describe_model(output.weights, settings, output.description)
     pd.DataFrame(log).to_csv(output.loss, index=False)
     shape = tuple(train.images.shape[1:])
     schedule = Schedule.named(model["schedule"], model["timesteps"])
-    samples = generate(network, schedule, steps=model["steps"], count=PICTURES, shape=shape, seed=seed)
+    samples = generate(network, schedule, steps=settings["steps"], count=PICTURES, shape=shape, seed=seed)
     np.save(output.samples, ((samples + 1) / 2).numpy())
 
 
@@ -38,6 +38,6 @@ if __name__ == "__main__":
     torch.set_num_threads(snakemake.threads)
     main(
         **{key: snakemake.params[key] for key in ("model", "training", "seed")},
-        batch_size=snakemake.config["diffusion"]["batch_size"],
+        settings=snakemake.config["diffusion"],
         output=snakemake.output,
     )

@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from adds.coverage import WORLDS, fixed_failures, sequential_failures, table
+from adds.coverage import WORLDS, fixed_failures, lines, sequential_failures
 
 IMAGES, ALPHA = 4000, 0.02
 LIMIT = stats.binom.ppf(0.9999, IMAGES, ALPHA)
@@ -32,5 +32,5 @@ def test_a_bound_that_is_too_tight_is_noticed(monkeypatch):
 def test_table(monkeypatch):
     monkeypatch.setattr("adds.coverage.WORLDS", WORLDS[:1])
     monkeypatch.setattr("adds.coverage.MOST", 64)
-    text = table(images=500, alpha=0.05)
+    text = "\n".join(lines(images=500, alpha=0.05))
     assert text.count("| yes |") == 5

@@ -117,7 +117,7 @@ def test_the_familys_ledger_holds_its_members(schedule, unet, image, tmp_path, m
     leader = sampler_of(schedule, unet, "adds", 5, keep_oneshot=True)
     counts_of(leader, image, ledger=Ledger(path, {}))
     member = sampler_of(schedule, unet, method, votes)
-    family = Ledger(path, {}, read_only=True)
+    family = [Ledger(path, {}, read_only=True)]
     shared = member.count(image, index=3, stage="estimation", limit=N, family=family)
     assert member.pipeline.denoiser.evaluations == 0
     alone = member.count(image, index=3, stage="estimation", limit=N)
@@ -226,7 +226,7 @@ def test_a_shard_counts_both_stages_of_each_image(schedule, unet, image, tmp_pat
         size = SampleSize(n0=20, n=64, alpha=0.05, stop=stop)
         ledger = Ledger(tmp_path / f"{stop}.jsonl".replace("/", ""), {})
         table = count_shard(
-            sampler, images, image_size=8, size=size, ledger=ledger, family=None, identity={"run": 1}
+            sampler, images, image_size=8, size=size, ledger=ledger, family=[], identity={"run": 1}
         )
         for row in table.itertuples(index=False):
             pixels = load_image(files[0 if row.index == 7 else 1], size=8)

@@ -5,7 +5,7 @@ import json
 import logging
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ import torch
 from tqdm import tqdm
 
 from adds.images import load_image
-from adds.ledger import Ledger
+from adds.ledger import Ledger, read_identity
+from adds.methods import CONTAINED
 from adds.sampling import Sampler
 from adds.stopping import SampleSize
 
@@ -34,12 +35,16 @@ def ledger_path(folder: Path | str, shard: str, identity: Mapping[str, Any]) -> 
     return Path(folder) / name / f"{shard}-{identity_hash(identity)}.jsonl"
 
 
-def family_ledger(
-    folder: Path | str, shard: str, identity: Mapping[str, Any], leader: Mapping[str, Any]
-) -> Ledger:
-    """Open the ledger of the family's leader, whose parameters are this job's but for those of ``leader``."""
-    whole = {**identity, **leader}
-    return Ledger(ledger_path(folder, shard, whole), whole, read_only=True)
+def family_ledgers(folder: Path | str, shard: str, identity: Mapping[str, Any]) -> list[Ledger]:
+    """Open the ledgers of the same parameters that hold this method's predictions: see `adds.ledger`."""
+    leaders = {identity["method"], CONTAINED.get(identity["method"])}
+    found = []
+    for path in sorted(Path(folder).glob(f"*-sigma{identity['sigma']}-votes*/{shard}-*.jsonl")):
+        other = read_identity(path)
+        own = {**identity, "method": other["method"], "votes": other["votes"]}
+        if other["method"] in leaders and other == json.loads(json.dumps(own)):
+            found.append(Ledger(path, other, read_only=True))
+    return found
 
 
 def versions() -> str:
@@ -60,12 +65,12 @@ def count_shard(
     image_size: int,
     size: SampleSize,
     ledger: Ledger,
-    family: Ledger | None,
+    family: Sequence[Ledger],
     identity: Mapping[str, Any],
 ) -> pd.DataFrame:
     """Draw the samples of every image of the shard and return a row of counts for each.
 
-    Samples that the ``family``'s ledger holds are not drawn again: see `adds.ledger`.
+    Samples that the ``family``'s ledgers hold are not drawn again: see `adds.ledger`.
     """
     rows = []
     device = sampler.pipeline.denoiser.device

@@ -6,6 +6,7 @@ its owner cheats: he looks after every chunk and stops the moment that the bound
 """
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,16 +73,16 @@ def sequential_failures(world: World, bound: Bound, *, images: int, alpha: float
     return failures
 
 
-def table(images: int, alpha: float) -> str:
-    """Return the Markdown table of all worlds, modes and bounds."""
+def lines(images: int, alpha: float) -> Iterator[str]:
+    """Yield the Markdown table of all worlds, modes and bounds, a line as soon as it is known."""
     limit = int(binom.ppf(0.9999, images, alpha))
-    lines = [
+    yield (
         f"{images:,} simulated images per cell, alpha = {alpha}: at the worst rate that is allowed "
-        f"{alpha * images:g} failures are expected, and more than {limit} have probability below 0.0001.",
-        "",
-        "| world | mode | bound | failures | rate | within |",
-        "|---|---|---|---|---|---|",
-    ]
+        f"{alpha * images:g} failures are expected, and more than {limit} have probability below 0.0001."
+    )
+    yield ""
+    yield "| world | mode | bound | failures | rate | within |"
+    yield "|---|---|---|---|---|---|"
     cells: list[tuple[World, Mode, Bound]] = [
         (world, mode, bound)
         for world in WORLDS
@@ -95,12 +96,12 @@ def table(images: int, alpha: float) -> str:
         else:
             failures = sequential_failures(world, bound, images=images, alpha=alpha, seed=seed)
         verdict = "yes" if failures <= limit else "NO"
-        lines.append(f"| {world.name} | {mode} | {bound} | {failures} | {failures / images:.5f} | {verdict} |")
-    return "\n".join(lines) + "\n"
+        yield f"| {world.name} | {mode} | {bound} | {failures} | {failures / images:.5f} | {verdict} |"
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=100_000, help="simulated images per cell")
     parser.add_argument("--alpha", type=float, default=0.001)
-    print(table(**vars(parser.parse_args())))
+    for line in lines(**vars(parser.parse_args())):
+        print(line, flush=True)

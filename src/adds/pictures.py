@@ -1,6 +1,7 @@
 """What the figures of denoised images and of the privacy budget show: a few samples, looked at closely."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -42,6 +43,7 @@ def denoised_pictures(
     *,
     sigma: float,
     guidance_scale: float | None,
+    start: Literal["grid", "exact"],
     seed: int,
     classes: dict[int, str],
 ) -> tuple[NDArray[np.float32], pd.DataFrame]:
@@ -60,7 +62,7 @@ def denoised_pictures(
             sigma=sigma,
             device=pipeline.denoiser.device,
         )
-        query = Query(picture.image, sigma, guidance_scale=guidance_scale or 0.0)
+        query = Query(picture.image, sigma, guidance_scale=guidance_scale or 0.0, start=start)
         columns = [
             ("original", picture.image[None] * 2 - 1),
             ("noised", noised(pipeline, query, sample, noise).cpu()),

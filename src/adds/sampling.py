@@ -1,7 +1,7 @@
 """Drawing samples of a method in chunks, and counting the classes they predict."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -138,20 +138,19 @@ class Sampler:
         limit: int,
         rule: Rule | None = None,
         ledger: Ledger | None = None,
-        family: Ledger | None = None,
+        family: Sequence[Ledger] = (),
         progress: Progress | None = None,
     ) -> Tally:
         """Count the classes of ``limit`` samples, or of fewer where ``rule`` stops earlier.
 
-        The rule is asked after every ``chunk_size`` samples. What the ``family``'s ledger and this method's
-        own hold is taken from there; the rest is drawn and added to its own. Samples that two chunks hold are
-        the same, and count once.
+        The rule is asked after every ``chunk_size`` samples. What the ``family``'s ledgers and this method's own
+        hold is taken from there; the rest is drawn and added to its own. Samples that two chunks hold are the
+        same, and count once.
         """
         tally = Tally(np.zeros(self.pipeline.classifier.classes, dtype=np.int64))
         known = [
             chunk
-            for source in (family, ledger)
-            if source
+            for source in (*family, *([ledger] if ledger else []))
             for chunk in source.chunks(index, stage)
             if chunk.pixels == checksum(image)
         ]

@@ -49,10 +49,11 @@ def _look(predictions: Classes, classes: int, rule: Rule) -> tuple[NDArray[np.in
 def replay(selection: Classes, estimation: Classes, *, classes: int, sigma: float, alpha: float) -> Replay:
     """Decide at r = 0 by the two-sided bound, with at most the paper's numbers of samples."""
     size = SampleSize(PAPER_N0, PAPER_N, alpha, Stop(rule="radii", radii=(0.0,), bound="two_sided"))
-    selected, _ = _look(selection, classes, size.selection_rule())
+    selected, selected_for = _look(selection, classes, size.selection_rule())
     prediction = int(selected.argmax())
     counts, reason = _look(estimation, classes, size.estimation_rule(prediction, sigma))
-    return Replay(int(selected.sum() + counts.sum()), reason is not None, prediction, reason == "decided")
+    decided = selected_for is not None and reason is not None
+    return Replay(int(selected.sum() + counts.sum()), decided, prediction, reason == "decided")
 
 
 def open_recorded(folder: Path | str, hashes: set[str]) -> list[Ledger]:
@@ -89,7 +90,9 @@ def replay_all(counts: pd.DataFrame, certified: pd.DataFrame, folder: Path | str
     for row in counts.itertuples():
 
         def recorded(stage: Stage, row: pd.Series = row) -> Classes:
-            chunks = [chunk for ledger in by_sigma[row.sigma] for chunk in ledger.chunks(row.index_, stage)]
+            chunks = [
+                chunk for ledger in by_sigma.get(row.sigma, []) for chunk in ledger.chunks(row.index_, stage)
+            ]
             return sequence(chunks, row.method, row.votes)
 
         found = replay(

@@ -11,10 +11,6 @@ from adds.results import SETTING
 Cells = dict[tuple[Setting, float], str]
 
 
-def _settings(table: pd.DataFrame) -> list[Setting]:
-    return in_order(zip(table["method"], table["votes"], strict=True))
-
-
 def _best(table: pd.DataFrame, value: str) -> set[tuple[Setting, float]]:
     """Return the cells that hold the largest value of their sigma."""
     top = table.groupby("sigma")[value].transform("max")
@@ -90,7 +86,7 @@ def accuracy_cells(table: pd.DataFrame) -> Cells:
         text = f"{100 * row.accuracy:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"
         paper = getattr(row, "paper", float("nan"))
         if paper == paper:
-            text += f" (paper {paper:.1f}, {100 * row.accuracy - paper:+.1f})"
+            text += f" (paper {paper:.1f}, {row.difference:+.1f})"
         cells[(row.method, row.votes), row.sigma] = text
     return cells
 
@@ -125,9 +121,12 @@ def saving_cells(table: pd.DataFrame) -> Cells:
     }
 
 
-def beside_paper(table: pd.DataFrame, paper: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Add the paper's value (percent) and the difference of ours to it, where the paper has one."""
-    values = paper[[*SETTING, column]].rename(columns={column: "paper"})
-    joined = table.merge(values, on=SETTING, how="left")
-    joined["difference"] = 100 * joined["accuracy"] - joined["paper"]
-    return joined
+def beside_paper(table: pd.DataFrame, ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
+    """Add the paper's value (percent) and the difference of ours to it, where the paper has one.
+
+    ``ours`` holds our accuracies by the paper's bound, whichever bound the table shows.
+    """
+    paper = paper.set_axis([*SETTING, "paper"], axis="columns")
+    joined = table.merge(paper, on=SETTING, how="left")
+    same_bound = joined[SETTING].merge(ours, on=SETTING, how="left")["accuracy"]
+    return joined.assign(difference=100 * same_bound.to_numpy() - joined["paper"])

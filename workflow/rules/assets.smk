@@ -1,4 +1,4 @@
-# The two networks: trained here for the embedded experiment.
+# The two networks: trained here for the embedded experiment, downloaded for the others.
 
 
 rule train_diffusion:
@@ -18,7 +18,9 @@ rule train_diffusion:
         mem_mb=2000,
         runtime=60,
     params:
-        model=model_settings("diffusion"),
+        model={
+            key: config["diffusion"][key] for key in ("unet", "schedule", "timesteps")
+        },
         training=config["diffusion"].get("training"),
         seed=config["seed"],
     script:
@@ -41,8 +43,75 @@ rule train_classifier:
         mem_mb=2000,
         runtime=30,
     params:
-        model=model_settings("classifier"),
         training=config["classifier"].get("training"),
         seed=config["seed"],
     script:
         "../../scripts/train_classifier.py"
+
+
+rule download_diffusion:
+    output:
+        weights="<models>/diffusion.pt",
+        description="<models>/diffusion.json",
+    log:
+        "<logs>/download_diffusion.log",
+    benchmark:
+        "<benchmarks>/download_diffusion.tsv"
+    retries: 3
+    localrule: True
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        model=model_settings("diffusion"),
+        checkpoint=config["diffusion"].get("checkpoint"),
+        download=config["diffusion"].get("download"),
+    script:
+        "../../scripts/download_diffusion.py"
+
+
+rule download_classifier:
+    output:
+        weights="<models>/classifier.pt",
+        description="<models>/classifier.json",
+    log:
+        "<logs>/download_classifier.log",
+    benchmark:
+        "<benchmarks>/download_classifier.tsv"
+    retries: 3
+    localrule: True
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        model=model_settings("classifier"),
+        revision=config["classifier"].get("revision"),
+    script:
+        "../../scripts/download_classifier.py"
+
+
+rule download_images:
+    output:
+        "<models>/ILSVRC2012_img_val.tar",
+    log:
+        "<logs>/download_images.log",
+    benchmark:
+        "<benchmarks>/download_images.tsv"
+    retries: 3
+    localrule: True
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        download=config["dataset"].get("download"),
+    script:
+        "../../scripts/download_images.py"
+
+
+# Models come from one of the two.
+if config["diffusion"]["source"] == "train":
+
+    ruleorder: train_diffusion > download_diffusion
+    ruleorder: train_classifier > download_classifier
+
+else:
+
+    ruleorder: download_diffusion > train_diffusion
+    ruleorder: download_classifier > train_classifier

@@ -50,7 +50,6 @@ rule merge:
         runtime=30,
     params:
         settings=settings(),
-        images=config["dataset"]["images"],
     script:
         "../../scripts/merge.py"
 
@@ -75,5 +74,6 @@ rule certificates:
         alpha=config["sampling"]["alpha"],
         mode=config["sampling"]["mode"],
         bound=config["bound"],
+        version=COUNTS_VERSION,
     script:
         "../../scripts/certificates.py"

@@ -1,3 +1,5 @@
+import shutil
+import subprocess
 from pathlib import Path
 from statistics import NormalDist
 
@@ -41,6 +43,18 @@ def check_config() -> None:
                     f"guidance_scale has no entry for sigma {sigma}: ADDS needs one for each of sigmas, "
                     f'for example guidance_scale: {{"{sigma_text(sigma)}": 0.8}}'
                 )
+    known = available_images()
+    if config["dataset"]["images"] > known:
+        raise WorkflowError(
+            f"dataset.images is {config['dataset']['images']}: this data set has {known}"
+        )
+    shown, taken = config["figures"]["votes"], {
+        votes for own in methods.values() for votes in own["votes"]
+    }
+    if not set(shown) <= taken:
+        raise WorkflowError(
+            f"figures.votes is {shown}: the methods take {sorted(taken)}"
+        )
     diffusion, sampling = config["diffusion"], config["sampling"]
     if diffusion["timesteps"] % diffusion["steps"]:
         raise WorkflowError(
@@ -81,6 +95,13 @@ def check_config() -> None:
         raise WorkflowError(
             "classifier.kind: 'small' goes with dataset.name: digits, 'timm' with the others"
         )
+
+
+def available_images() -> int:
+    """How many images the data set has: the digits' test set, or the rows of the list."""
+    if config["dataset"]["name"] == "digits":
+        return 400
+    return len(Path(config["dataset"]["list"]).read_text().splitlines()) - 1
 
 
 def least_n(sampling: dict) -> int:
@@ -132,12 +153,27 @@ def all_counts(wildcards=None) -> list[str]:
     ]
 
 
+def images_source(wildcards) -> list[str]:
+    """Where the images come from: nothing for the digits, else a local copy or the downloaded tar."""
+    if config["dataset"]["name"] == "digits":
+        return []
+    return [config["dataset"].get("source") or "<models>/ILSVRC2012_img_val.tar"]
+
+
 def model_settings(section: str) -> dict:
     """The part of a model's section that changes what it computes."""
     return {
         key: value
         for key, value in config[section].items()
-        if key not in ("batch_size", "training", "source")
+        if key
+        not in (
+            "batch_size",
+            "training",
+            "source",
+            "checkpoint",
+            "download",
+            "revision",
+        )
     }
 
 
@@ -236,6 +272,28 @@ def training_pictures() -> list[str]:
     if config["diffusion"]["source"] != "train":
         return []
     return ["<models>/samples.png", "<models>/loss.png"]
+
+
+def has_gpu() -> bool:
+    """Whether a driver shows a GPU; asking torch would cost every start of Snakemake seconds."""
+    if not shutil.which("nvidia-smi"):
+        return Path("/dev/kfd").exists()
+    return (
+        "GPU"
+        in subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout
+    )
+
+
+def require_gpu() -> None:
+    """Stop before any job where this machine itself would have to run ImageNet's networks without a GPU."""
+    on_cpu = config["device"] == "cpu" or config["dataset"]["name"] == "digits"
+    if on_cpu or not workflow.local_exec or has_gpu():
+        return
+    raise WorkflowError(
+        f"this machine has no GPU, and {config['experiment']} needs one: about 5,700 to 16,000 A100-hours for the "
+        "paper's whole run. Run it on a GPU machine or through a cluster executor; try the embedded experiment "
+        "with --configfile config/digits.yaml; or set device: cpu if you mean it."
+    )
 
 
 def summary() -> str:

@@ -74,7 +74,6 @@ rule vote_distribution_figure:
     input:
         counts="<results>/counts.parquet",
         certificates="<results>/certificates.parquet",
-        images="<results>/images.csv",
     output:
         multiext("<results>/figures/vote_distribution", ".pdf", ".csv"),
         png=report(
@@ -119,6 +118,7 @@ rule denoise:
         methods=sorted(active_methods()),
         models=[model_settings("diffusion"), model_settings("classifier")],
         scale=lambda wildcards: config["guidance_scale"].get(wildcards.sigma),
+        start=active_methods().get("densepure", {}).get("start", "grid"),
         images=min(config["figures"]["denoised_images"], config["dataset"]["images"]),
         seed=config["seed"],
     script:

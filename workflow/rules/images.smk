@@ -3,6 +3,8 @@
 
 
 rule prepare_images:
+    input:
+        images_source,
     output:
         "<models>/images.csv",
     log:
@@ -16,6 +18,7 @@ rule prepare_images:
         runtime=10,
     params:
         dataset=config["dataset"]["name"],
+        listed=config["dataset"].get("list"),
     script:
         "../../scripts/prepare_images.py"
 

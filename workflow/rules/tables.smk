@@ -6,6 +6,7 @@ rule tables:
         certificates="<results>/certificates.parquet",
         counts="<results>/counts.parquet",
         bounds="<results>/bounds.parquet",
+        paper=config["paper_tables"] or [],
     output:
         multiext("<results>/tables/certified_accuracy", ".csv", ".md", ".tex"),
         multiext("<results>/tables/clean_accuracy", ".csv", ".md", ".tex"),
@@ -41,8 +42,6 @@ rule tables:
         "<benchmarks>/tables.tsv"
     conda:
         "../../envs/adds.yaml"
-    params:
-        paper=config["paper_tables"],
     script:
         "../../scripts/tables.py"
 

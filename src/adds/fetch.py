@@ -1,0 +1,134 @@
+"""Downloads that survive a broken connection, and never leave a broken file under a good name."""
+
+import hashlib
+import logging
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+logger = logging.getLogger(__name__)
+
+BLOCK = 1 << 20
+TIMEOUT = 60
+USER_AGENT = "adds-workflow"
+
+
+class AccessDeniedError(RuntimeError):
+    """The server wants an account that we don't have."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a file must be: its size in bytes and a checksum, as ``sha256`` or ``md5`` and hexadecimal digits."""
+
+    size: int
+    algorithm: str
+    digest: str
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> "Expected":
+        """Build it from a ``download`` section of the configuration."""
+        algorithm = "sha256" if "sha256" in settings else "md5"
+        return cls(settings["size"], algorithm, settings[algorithm])
+
+    def problem(self, path: Path) -> str | None:
+        """Say what is wrong with a file, or None."""
+        size = path.stat().st_size
+        if size != self.size:
+            return f"{path} has {size:,} bytes instead of {self.size:,}"
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, self.algorithm).hexdigest()
+        if found != self.digest:
+            return f"{path} has {self.algorithm} {found} instead of {self.digest}"
+        return None
+
+
+def fetch(
+    urls: Sequence[str],
+    target: Path | str,
+    expected: Expected,
+    *,
+    attempts: int = 8,
+    pause: float = 2.0,
+    hint: str = "",
+) -> None:
+    """Download a file from the first address that gives it whole; ``hint`` says what to do without access.
+
+    What has arrived is kept in ``target.part`` and continued, by this call or a later one. Only a file of the
+    expected size and checksum is renamed to ``target``.
+    """
+    if not urls:
+        raise ValueError(f"no address to download {target} from")
+    target = Path(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    failures: list[str] = []
+    for attempt in range(attempts):
+        url = urls[attempt % len(urls)]
+        try:
+            _continue(url, part, expected.size)
+            problem = expected.problem(part)
+            if problem is None:
+                part.replace(target)
+                return
+            if part.stat().st_size >= expected.size:
+                part.unlink()  # whole but wrong: continuing it would not make it right
+            failures.append(f"{url}: {problem}")
+        except urllib.error.HTTPError as error:
+            if error.code in (401, 403):
+                raise AccessDeniedError(f"{url} answers {error.code} {error.reason}. {hint}".strip()) from error
+            failures.append(f"{url}: {error.code} {error.reason}")
+        except (OSError, HTTPException) as error:
+            failures.append(f"{url}: {error}")
+        logger.warning("attempt %d of %d: %s", attempt + 1, attempts, failures[-1])
+        if attempt + 1 < attempts:
+            time.sleep(min(60.0, pause * 2**attempt))
+    raise RuntimeError(f"{target} could not be downloaded: {'; '.join(failures[-3:])}. {hint}".strip())
+
+
+def _continue(url: str, part: Path, size: int) -> None:
+    """Append to ``part`` what is missing of the file at ``url``; start anew where the server can't continue."""
+    have = part.stat().st_size if part.exists() else 0
+    if have >= size:
+        return
+    request = urllib.request.Request(url, headers={"User-Agent": USER_AGENT})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        continued = response.status == 206
+        quiet = 1 if sys.stderr.isatty() else 30
+        with (
+            part.open("ab" if continued else "wb") as file,
+            tqdm(
+                total=size,
+                initial=have if continued else 0,
+                desc=part.stem,
+                unit="B",
+                unit_scale=True,
+                mininterval=quiet,
+            ) as bar,
+        ):
+            while block := response.read(BLOCK):
+                file.write(block)
+                bar.update(len(block))
+
+
+def use_local(source: Path | str, target: Path | str, expected: Expected) -> None:
+    """Use a local copy where it is: verify it and link to it."""
+    source, target = Path(source).resolve(), Path(target)
+    if not source.is_file():
+        raise FileNotFoundError(f"{source} doesn't exist")
+    problem = expected.problem(source)
+    if problem is not None:
+        raise ValueError(f"{problem}: it is not the file that this experiment needs")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    target.symlink_to(source)

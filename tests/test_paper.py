@@ -1,0 +1,166 @@
+"""The paper's configuration from nothing to tables, with small stand-ins under the true names."""
+
+import hashlib
+import io
+import os
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from PIL import Image
+from safetensors.torch import save
+
+from adds.classifiers import import_timm
+from adds.denoiser import build_unet
+from tests.test_subset import LIST, archive
+from tests.workflow import SNAKEMAKE, copy_project
+
+CLASSIFIER = "resnet10t.c3_in1k"
+UNET = {
+    "image_size": 32,
+    "in_channels": 3,
+    "num_channels": 32,
+    "num_res_blocks": 1,
+    "channel_mult": [1, 1],
+    "attention_resolutions": [16],
+    "num_head_channels": 32,
+    "use_scale_shift_norm": True,
+    "resblock_updown": True,
+}
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("paper")]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves files with ranges, and looks enough like the model hub for its client."""
+
+    def do_HEAD(self):
+        self.answer(body=False)
+
+    def do_GET(self):
+        self.answer(body=True)
+
+    def answer(self, *, body):
+        content = self.server.files.get(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        asked = self.headers.get("Range", "")
+        first = int(asked.removeprefix("bytes=").split("-")[0]) if asked.startswith("bytes=") else 0
+        self.send_response(206 if first else 200)
+        self.send_header("Content-Length", str(len(content) - first))
+        self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("Accept-Ranges", "bytes")
+        self.end_headers()
+        if body:
+            self.wfile.write(content[first:])
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    torch.manual_seed(0)
+    buffer = io.BytesIO()
+    torch.save(build_unet(UNET).state_dict(), buffer)
+    network = import_timm().create_model(CLASSIFIER, pretrained=False)
+
+    def photograph(seed):
+        pixels = np.random.default_rng(seed).integers(0, 255, (40, 50, 3), dtype=np.uint8)
+        jpeg = io.BytesIO()
+        Image.fromarray(pixels).save(jpeg, "JPEG")
+        return jpeg.getvalue()
+
+    tar = archive(folder / "val.tar", sorted(LIST["filename"]), contents=photograph).read_bytes()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.files = {
+            "/256x256_diffusion_uncond.pt": buffer.getvalue(),
+            "/ILSVRC2012_img_val.tar": tar,
+            f"/timm/{CLASSIFIER}/resolve/main/model.safetensors": save(network.state_dict()),
+        }
+        server.address = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def described(server, path, algorithm):
+    content = server.files[path]
+    digest = hashlib.new(algorithm, content).hexdigest()
+    return {"urls": [server.address + path], "size": len(content), algorithm: digest}
+
+
+def run(folder, server, *arguments, **changes):
+    config = {
+        "device": "cpu",
+        "dataset": {"images": 2, "download": described(server, "/ILSVRC2012_img_val.tar", "md5")},
+        "diffusion": {
+            "batch_size": 4,
+            "unet": UNET,
+            "download": described(server, "/256x256_diffusion_uncond.pt", "sha256"),
+        },
+        "classifier": {"name": CLASSIFIER, "batch_size": 4},
+        "sigmas": [1.0],
+        "sampling": {"n0": 4, "n": 8, "alpha": 0.05, "chunk_size": 8},
+        "images_per_job": 2,
+        "figures": {"denoised_images": 2, "budget_trajectories": 4, "dpi": 60},
+        **changes,
+    }
+    # The digest of the paper's own files must not survive the merge with ours.
+    (folder / "small.yaml").write_text(yaml.safe_dump(config))
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": server.address,
+        "HF_HOME": str(folder / "hub"),
+        "HF_HUB_DISABLE_XET": "1",
+    }
+    command = [SNAKEMAKE, "--cores", "2", *arguments, "--configfile", "small.yaml"]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
+    )
+
+
+def test_from_nothing_to_tables(server, tmp_path):
+    folder = copy_project(tmp_path)
+    done = run(folder, server)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    results = folder / "results/imagenet"
+    images = pd.read_csv(results / "images.csv")
+    assert list(images["class_name"]) == ["tench", "hammerhead"]
+    table = pd.read_csv(results / "tables/certified_accuracy.csv")
+    assert len(table) == 6
+    assert set(table["paper"]) == {62.0, 57.6, 61.6, 58.8, 60.4, 61.2}
+    assert "(paper 62.0" in (results / "tables/certified_accuracy.md").read_text()
+    assert (results / "figures/vote_distribution.png").exists()
+
+
+def test_without_a_gpu_the_paper_is_refused_before_any_download(server, tmp_path):
+    folder = copy_project(tmp_path)
+    done = run(folder, server, device="auto")
+    text = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "this machine has no GPU" in text
+    assert "config/digits.yaml" in text
+    assert not (folder / "resources").exists()
+    assert run(folder, server, "--dry-run", device="auto").returncode == 0
+
+
+def test_a_wrong_checksum_is_an_error_and_later_runs_recover(server, tmp_path):
+    folder = copy_project(tmp_path)
+    wrong = {**described(server, "/256x256_diffusion_uncond.pt", "sha256"), "sha256": "0" * 64}
+    target = "resources/imagenet/diffusion.pt"
+    changes = {"diffusion": {"batch_size": 4, "unet": UNET, "download": wrong}}
+    done = run(folder, server, "--retries", "0", target, **changes)
+    assert done.returncode != 0
+    assert "instead of 0000" in done.stdout + done.stderr
+    assert not (folder / target).exists()
+    assert run(folder, server, target).returncode == 0
