@@ -276,12 +276,12 @@ def training_pictures() -> list[str]:
 
 def has_gpu() -> bool:
     """Whether a driver shows a GPU; asking torch would cost every start of Snakemake seconds."""
-    if not shutil.which("nvidia-smi"):
-        return Path("/dev/kfd").exists()
-    return (
-        "GPU"
-        in subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout
-    )
+    for lister in (["nvidia-smi", "-L"], ["rocm-smi", "--showid"]):
+        if shutil.which(lister[0]):
+            return (
+                "GPU" in subprocess.run(lister, capture_output=True, text=True).stdout
+            )
+    return False
 
 
 def require_gpu() -> None:
