@@ -17,7 +17,7 @@ from adds.certificate import Mode, probability_bounds
 from adds.confidence import log_evidence_above
 from adds.stopping import Bound, runner_up
 
-LOOK_EVERY, MOST = 16, 2000
+LOOK_EVERY, MOST = 32, 2000
 BATCH = 2000
 
 
