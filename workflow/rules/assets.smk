@@ -61,6 +61,9 @@ rule download_diffusion:
     localrule: True
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         model=model_settings("diffusion"),
         checkpoint=config["diffusion"].get("checkpoint"),
@@ -81,6 +84,9 @@ rule download_classifier:
     localrule: True
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         model=model_settings("classifier"),
         revision=config["classifier"].get("revision"),
@@ -99,6 +105,9 @@ rule download_images:
     localrule: True
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         download=config["dataset"].get("download"),
     script:

@@ -18,6 +18,9 @@ rule certified_accuracy_figure:
         "<benchmarks>/figures/certified_accuracy_votes{votes}.tsv"
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         style=figure_style("certified_accuracy"),
     script:
@@ -41,6 +44,9 @@ rule bounds_figure:
         "<benchmarks>/figures/bounds.tsv"
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         style=figure_style("bounds"),
     script:
@@ -64,6 +70,9 @@ rule runtime_figure:
         "<benchmarks>/figures/runtime.tsv"
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         style=figure_style("runtime"),
     script:
@@ -88,6 +97,9 @@ rule vote_distribution_figure:
         "<benchmarks>/figures/vote_distribution.tsv"
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         style=figure_style("vote_distribution_images"),
         votes=lambda wildcards: many_votes(),
@@ -142,6 +154,9 @@ rule denoised_figure:
         "<benchmarks>/figures/denoised_sigma{sigma}.tsv"
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         style=figure_style("denoised"),
     script:
@@ -195,6 +210,9 @@ rule budget_figure:
         "<benchmarks>/figures/budget.tsv"
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         style=figure_style("budget"),
     script:
@@ -217,6 +235,9 @@ rule samples_figure:
         "<benchmarks>/figures/samples.tsv"
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         style=figure_style("samples"),
     script:
@@ -241,6 +262,9 @@ rule loss_figure:
         "<benchmarks>/figures/loss.tsv"
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         style=figure_style("loss"),
     script:

@@ -34,6 +34,9 @@ rule images:
         "<benchmarks>/images.tsv"
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         images=config["dataset"]["images"],
     script:

@@ -42,6 +42,9 @@ rule tables:
         "<benchmarks>/tables.tsv"
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     script:
         "../../scripts/tables.py"
 
@@ -71,6 +74,9 @@ rule saving:
         "<benchmarks>/saving.tsv"
     conda:
         "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
     params:
         alpha=config["sampling"]["alpha"],
         ledgers=f"results/{config['experiment']}/ledger",

@@ -1,0 +1,171 @@
+"""Merging counts, accuracies, paired differences, tables and the replay of sequential sampling."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from adds.ledger import Chunk
+from adds.results import (
+    accuracy_curve,
+    accuracy_table,
+    bounds_table,
+    interval,
+    is_certified,
+    merge_counts,
+    paired_table,
+    true_class_shares,
+)
+from adds.saving import PAPER_N, PAPER_N0, replay, sequence
+from adds.tables import accuracy_cells, beside_paper, write
+
+
+def counts_of(method="adds", sigma=0.5, votes=1, index=0, estimation=(9, 1), label=0):
+    return {
+        "method": method,
+        "sigma": sigma,
+        "votes": votes,
+        "index": index,
+        "label": label,
+        "counts_selection": list(estimation),
+        "counts_estimation": list(estimation),
+    }
+
+
+@pytest.fixture
+def shards(tmp_path):
+    files = []
+    for number, indices in enumerate([(0, 1), (2, 3)]):
+        files.append(tmp_path / f"{number}.parquet")
+        pd.DataFrame([counts_of(index=index) for index in indices]).to_parquet(files[-1])
+    expected = pd.DataFrame([counts_of(index=index) for index in range(4)])
+    return files, expected
+
+
+def test_merging_whole_shards(shards):
+    files, expected = shards
+    assert list(merge_counts(files, expected)["index"]) == [0, 1, 2, 3]
+    assert list(merge_counts(files[::-1], expected)["index"]) == [0, 1, 2, 3]
+
+
+def test_nothing_missing_is_passed_over(shards):
+    files, expected = shards
+    with pytest.raises(ValueError, match=r"2 counts don't match.*is missing"):
+        merge_counts(files[:1], expected)
+    with pytest.raises(ValueError, match=r"1 counts don't match.*not part of this experiment"):
+        merge_counts(files, expected.head(3))
+    with pytest.raises(ValueError, match="more than one file"):
+        merge_counts([*files, files[0]], expected)
+
+
+def test_foreign_files_are_named(shards, tmp_path):
+    files, expected = shards
+    other = tmp_path / "other.parquet"
+    pd.DataFrame({"a": [1]}).to_parquet(other)
+    with pytest.raises(ValueError, match=r"other\.parquet is not a counts file: it has no column"):
+        merge_counts([*files, other], expected)
+
+
+def certified_frame(radii, *, correct=True, method="adds", votes=1, bound="cohen"):
+    return pd.DataFrame(
+        {
+            "method": method,
+            "sigma": 0.5,
+            "votes": votes,
+            "index": range(len(radii)),
+            "correct": correct,
+            "abstained": [radius == 0 for radius in radii],
+            "radius": radii,
+            "bound": bound,
+        }
+    )
+
+
+def test_certified_accuracy_counts_right_unabstained_and_large_enough():
+    frame = certified_frame([0.0, 0.1, 0.2, 0.4])
+    frame.loc[3, "correct"] = False
+    assert is_certified(frame).tolist() == [False, True, True, False]
+    assert is_certified(frame, 0.15).tolist() == [False, False, True, False]
+    curve = accuracy_curve(frame, [0.0, 0.1, 0.15, 0.3])
+    assert curve["accuracy"].tolist() == [0.5, 0.5, 0.25, 0.0]
+
+
+def test_intervals_are_exact_binomial():
+    low, high = interval(3, 10)
+    assert stats.binom.sf(2, 10, low) == pytest.approx(0.025)
+    assert stats.binom.cdf(3, 10, high) == pytest.approx(0.025)
+    table = accuracy_table(pd.Series([True, False, True, True]), certified_frame([1, 1, 1, 1]))
+    assert table.loc[0, "accuracy"] == 0.75
+    assert table.loc[0, "images"] == 4
+
+
+def test_paired_differences_see_what_separate_means_can_not():
+    rng = np.random.default_rng(0)
+    rows = []
+    for index, base in enumerate(rng.uniform(100, 900, size=30)):
+        rows.append(counts_of("carlini", index=index, estimation=(int(base), 1000 - int(base))))
+        rows.append(counts_of("adds", index=index, estimation=(int(base) + 20, 980 - int(base))))
+    table = paired_table(true_class_shares(pd.DataFrame(rows)), ("carlini", 1)).set_index("method")
+    assert table.loc["adds", "difference"] == pytest.approx(0.02)
+    assert table.loc["adds", "difference_low"] > 0
+    assert table.loc["adds", "low"] < table.loc["carlini", "mean"]
+    assert table.loc["carlini", "difference"] == 0
+
+
+def test_the_paper_is_compared_with_its_own_bound(tmp_path):
+    shown = accuracy_table(pd.Series([True] * 4), certified_frame([1] * 4))
+    by_cohen = accuracy_table(pd.Series([True, False, False, False]), certified_frame([1] * 4))
+    paper = pd.DataFrame({"method": ["adds"], "sigma": [0.5], "votes": [1], "certified_accuracy": [30.0]})
+    table = beside_paper(shown, by_cohen, paper)
+    assert table.loc[0, "accuracy"] == 1
+    assert table.loc[0, "difference"] == pytest.approx(-5)
+    write(table, accuracy_cells(table), value="accuracy", note="A note.", stem=tmp_path / "table")
+    assert "**100.0 [39.8, 100.0] (paper 30.0, -5.0)**" in (tmp_path / "table.md").read_text()
+    assert r"\textbf{100.0" in (tmp_path / "table.tex").read_text()
+    assert "<b>100.0" in (tmp_path / "table.html").read_text()
+
+
+def test_only_the_best_of_each_sigma_is_bold(tmp_path):
+    frames = [certified_frame([1, 1, 0]), certified_frame([1, 0, 0], method="rs")]
+    both = pd.concat(frames, ignore_index=True)
+    table = accuracy_table(is_certified(both), both)
+    write(table, accuracy_cells(table), value="accuracy", note="A note.", stem=tmp_path / "table")
+    rows = {line.split(" | ")[0]: line for line in (tmp_path / "table.md").read_text().splitlines()}
+    assert "**" in rows["| ADDS"]
+    assert "**" not in rows["| RS"]
+
+
+def test_gain_of_the_two_sided_bound():
+    both = pd.concat(
+        [certified_frame([0, 0.2, 0.4]), certified_frame([0.1, 0.2, 0.3], bound="two_sided")], ignore_index=True
+    )
+    row = bounds_table(both).iloc[0]
+    assert (row["cohen"], row["two_sided"], row["clean"]) == (pytest.approx(2 / 3), 1, 1)
+    assert (row["radius_cohen"], row["radius_two_sided"]) == (pytest.approx(0.2), pytest.approx(0.2))
+
+
+def test_replay_of_a_sure_image_is_short():
+    found = replay(np.zeros(100, int), np.zeros(350, int), classes=10, sigma=0.5, alpha=0.001)
+    assert found.decided
+    assert found.certified
+    assert found.samples == 32
+    assert (PAPER_N0 + PAPER_N) / found.samples > 200
+
+
+def test_replay_does_not_call_open_images_decided():
+    tie = np.arange(350) % 2
+    assert not replay(tie[:100], tie, classes=10, sigma=0.5, alpha=0.001).decided
+    assert not replay(tie[:100], np.zeros(350, int), classes=10, sigma=0.5, alpha=0.001).decided, "selection too"
+    assert not replay(np.empty(0, int), np.empty(0, int), classes=10, sigma=0.5, alpha=0.001).decided
+
+
+def chunk(first, ballots):
+    ballots = np.array(ballots, np.uint16)
+    return Chunk("adds", 0, "estimation", first, "", ballots, np.empty(0, np.uint16), 0, 0, 0.0, 0.0, 1.0)
+
+
+def test_a_sequence_takes_each_sample_once_and_in_order():
+    chunks = [chunk(2, [[3], [4]]), chunk(0, [[1], [2], [3]]), chunk(9, [[8]])]
+    assert sequence(chunks, "adds", 1).tolist() == [1, 2, 3, 4]
+    assert sequence(chunks, "adds", 5).tolist() == [], "one vote doesn't hold five"
+    assert sequence(chunks, "carlini", 1).tolist() == []
