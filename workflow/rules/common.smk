@@ -48,12 +48,9 @@ def check_config() -> None:
         raise WorkflowError(
             f"dataset.images is {config['dataset']['images']}: this data set has {known}"
         )
-    shown, taken = config["figures"]["votes"], {
-        votes for own in methods.values() for votes in own["votes"]
-    }
-    if not set(shown) <= taken:
+    if not figure_votes():
         raise WorkflowError(
-            f"figures.votes is {shown}: the methods take {sorted(taken)}"
+            f"figures.votes is {config['figures']['votes']}: no method takes so many votes"
         )
     diffusion, sampling = config["diffusion"], config["sampling"]
     if diffusion["timesteps"] % diffusion["steps"]:
@@ -235,10 +232,18 @@ def many_votes() -> int:
     return max(active_methods()["adds"]["votes"])
 
 
+def figure_votes() -> list[int]:
+    """The numbers of votes that have a figure: those that some method takes."""
+    taken = {votes for own in active_methods().values() for votes in own["votes"]}
+    return [votes for votes in config["figures"]["votes"] if votes in taken]
+
+
 def figure_names() -> list[str]:
-    names = [
-        f"certified_accuracy_votes{votes}" for votes in config["figures"]["votes"]
-    ] + ["runtime", "bounds", "samples_needed"]
+    names = [f"certified_accuracy_votes{votes}" for votes in figure_votes()] + [
+        "runtime",
+        "bounds",
+        "samples_needed",
+    ]
     names += ["vote_distribution"] if voting_both() else []
     names += [f"denoised_sigma{sigma_text(sigma)}" for sigma in config["sigmas"]]
     names += ["budget"] if any(method in GUIDED for method in active_methods()) else []
