@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 from torch import Tensor, nn
 
 from adds.classifiers import BatchedClassifier
@@ -15,6 +16,8 @@ from adds.schedule import Schedule, evenly_spaced
 from tests.workflow import copy_project, run
 
 torch.set_num_threads(1)
+settings.register_profile("noisy", deadline=None)  # machines are shared: no test may depend on its speed
+settings.load_profile("noisy")
 
 TINY_UNET = {
     "image_size": 8,

@@ -29,7 +29,7 @@ stds = st.one_of(
         max_size=30,
     ),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_exact_sum_of_costs_never_exceeds_the_budget(sigma, scale, steps):
     privacy = PrivacyFilter(sigma=sigma, shape=(2, 2))
     spent = [Fraction(0)] * 4
