@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 BLOCK = 1 << 20
 TIMEOUT = 60
+MOST_WRONG = 2
+"""How often an address may give a whole file with the wrong checksum before it is given up."""
 USER_AGENT = "adds-workflow"
 
 
@@ -71,8 +73,11 @@ def fetch(
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     failures: list[str] = []
+    wrong = dict.fromkeys(urls, 0)
     for attempt in range(attempts):
         url = urls[attempt % len(urls)]
+        if min(wrong.values()) >= MOST_WRONG:
+            break
         try:
             _continue(url, part, expected.size)
             problem = expected.problem(part)
@@ -81,6 +86,7 @@ def fetch(
                 return
             if part.stat().st_size >= expected.size:
                 part.unlink()  # whole but wrong: continuing it would not make it right
+                wrong[url] += 1
             failures.append(f"{url}: {problem}")
         except urllib.error.HTTPError as error:
             if error.code in (401, 403):
@@ -89,7 +95,7 @@ def fetch(
         except (OSError, HTTPException) as error:
             failures.append(f"{url}: {error}")
         logger.warning("attempt %d of %d: %s", attempt + 1, attempts, failures[-1])
-        if attempt + 1 < attempts:
+        if attempt + 1 < attempts and not wrong[url]:
             time.sleep(min(60.0, pause * 2**attempt))
     raise RuntimeError(f"{target} could not be downloaded: {'; '.join(failures[-3:])}. {hint}".strip())
 
