@@ -25,6 +25,7 @@ include: "workflow/rules/images.smk"
 include: "workflow/rules/certify.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/estimate.smk"
 
 
 rule all:

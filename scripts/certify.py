@@ -10,6 +10,7 @@ from adds.assets import pipeline_of
 from adds.counting import count_shard, family_ledgers, ledger_path
 from adds.ledger import Ledger
 from adds.logs import configure_logging
+from adds.naming import STEPPING
 from adds.sampling import Sampler
 from adds.stopping import SampleSize
 
@@ -21,7 +22,12 @@ def main(snakemake) -> None:
         for name in ("diffusion", "classifier")
     }
     identity = {**params.identity, "sha256": checksums}
-    pipeline = pipeline_of(config, diffusion=snakemake.input.diffusion, classifier=snakemake.input.classifier)
+    pipeline = pipeline_of(
+        config,
+        diffusion=snakemake.input.diffusion,
+        classifier=snakemake.input.classifier,
+        many_evaluations=identity["method"] in STEPPING,
+    )
     own = {key: identity[key] for key in ("guidance_scale", "start") if key in identity}
     sampler = Sampler(
         method=identity["method"],

@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 
 from adds.assets import pipeline_of
-from adds.images import class_names
+from adds.listing import class_names
 from adds.logs import configure_logging
 from adds.naming import in_order
 from adds.pictures import denoised_pictures, load_pictures

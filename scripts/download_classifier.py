@@ -1,22 +1,24 @@
 """Get a timm classifier's weights from the hub (or its cache) and keep them as a checkpoint file."""
 
+from dataclasses import asdict
+
 import torch
 
 from adds.assets import describe_model
-from adds.classifiers import import_timm
+from adds.classifiers import TimmDescription, pretrained
 from adds.logs import configure_logging
 
 
-def main(name: str, revision: str, weights: str) -> None:
-    timm = import_timm()
-    overlay = {"hf_hub_id": f"timm/{name}@{revision}"}
-    network = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)
-    torch.save(network.state_dict(), weights)
+def main(name: str, revision: str, classes: int, output) -> None:
+    network = pretrained(name, revision)
+    description = TimmDescription.of(network)
+    if description.classes != classes:
+        raise ValueError(f"classifier.classes is {classes}, but {name} has {description.classes} classes")
+    torch.save(network.state_dict(), output.weights)
+    describe_model(output.weights, {"name": name, "revision": revision, **asdict(description)}, output.description)
 
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "download_classifier")
-    params, output = snakemake.params, snakemake.output
-    main(params.model["name"], params.revision, output.weights)
-    settings = {**params.model, "batch_size": snakemake.config["classifier"]["batch_size"]}
-    describe_model(output.weights, settings, output.description)
+    params = snakemake.params
+    main(params.model["name"], params.revision, params.model["classes"], snakemake.output)

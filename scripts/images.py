@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from adds.images import first_images
+from adds.listing import first_images
 from adds.logs import configure_logging
 
 if __name__ == "__main__":

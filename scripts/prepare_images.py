@@ -4,16 +4,22 @@ from pathlib import Path
 
 import pandas as pd
 
+from adds.cifar import prepare_cifar10
 from adds.images import prepare_digits
+from adds.listing import class_names
 from adds.logs import configure_logging
-from adds.subset import prepare_imagenet
+from adds.subset import prepare_imagenet, read_list
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "prepare_images")
     target = Path(snakemake.output[0])
     folder = target.with_suffix("")
-    if snakemake.params.dataset == "digits":
+    dataset = snakemake.params.dataset
+    if dataset["name"] == "digits":
         table = prepare_digits(folder)
+    elif dataset["name"] == "cifar10":
+        table = prepare_cifar10(snakemake.input[0], dataset["stride"], class_names("cifar10"), folder)
     else:
-        table = prepare_imagenet(snakemake.input[0], pd.read_csv(snakemake.params.listed), folder)
+        listed = read_list(dataset["list"], pd.read_csv("config/imagenet_classes.csv"))
+        table = prepare_imagenet(snakemake.input[0], listed, folder)
     table.to_csv(target, index=False)

@@ -35,6 +35,11 @@ def main(
             table = beside_paper(table, accuracy_table(right_by_cohen, by_cohen), paper[[*SETTING, name]])
         what = "certified at r = 0" if name == "certified_accuracy" else "right, abstentions not counted"
         note = f"Percent of {images} images {what}, with exact binomial 95% intervals; best in bold."
+        if paper is not None:
+            note += (
+                " In brackets the paper's value and our difference to it by the paper's bound; * marks one that "
+                f"is more than sampling {images} images explains (95%)."
+            )
         write(table, accuracy_cells(table), value="accuracy", note=note, stem=folder / name)
     shares = true_class_shares(counts)
     reference = reference_of(shares)

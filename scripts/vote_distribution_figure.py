@@ -6,7 +6,7 @@ import pandas as pd
 
 from adds.figures.style import look, save
 from adds.figures.vote_distribution import draw, shares
-from adds.images import class_names
+from adds.listing import class_names
 from adds.logs import configure_logging
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Loading networks and images: what is right loads, what is wrong is named."""
 
 import io
+import json
 import pickle
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -9,10 +11,18 @@ import torch
 from PIL import Image
 from torch import nn
 
-from adds.assets import choose_device
-from adds.classifiers import BatchedClassifier, SmallClassifier, TimmClassifier, load_small_classifier
+from adds.assets import choose_device, load_classifier
+from adds.classifiers import (
+    BatchedClassifier,
+    SmallClassifier,
+    TimmClassifier,
+    TimmDescription,
+    import_timm,
+    load_small_classifier,
+)
 from adds.denoiser import Denoiser, load_unet, load_weights
-from adds.images import first_images, load_image, prepare_digits
+from adds.images import load_image, prepare_digits
+from adds.listing import first_images
 from tests.conftest import TINY_UNET, random_unet
 
 
@@ -25,7 +35,9 @@ def checkpoint(tmp_path):
 
 def test_a_checkpoint_loads_whole(checkpoint):
     x, t = torch.randn(2, 1, 8, 8), torch.tensor([3, 500])
-    assert torch.equal(load_unet(checkpoint, TINY_UNET)(x, t), random_unet()(x, t))
+    loaded = load_unet(checkpoint, TINY_UNET)
+    assert all(torch.equal(loaded.state_dict()[name], value) for name, value in random_unet().state_dict().items())
+    assert float((loaded(x, t) - random_unet()(x, t)).abs().max()) < 1e-5  # attention is fused
 
 
 @pytest.mark.parametrize(
@@ -99,7 +111,9 @@ def test_small_classifier_loads(tmp_path):
 
 def test_timm_models_get_their_own_size_and_normalisation(tmp_path):
     """A timm model with random weights, fed images of another size in [-1, 1]."""
-    model = TimmClassifier("resnet10t", pretrained=False).eval()
+    network = import_timm().create_model("resnet10t", pretrained=False)
+    description = TimmDescription.of(network)
+    model = TimmClassifier(description).eval()
     images = torch.rand(2, 3, 64, 64) * 2 - 1
     seen = []
     model.network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -107,10 +121,13 @@ def test_timm_models_get_their_own_size_and_normalisation(tmp_path):
     assert seen[0].shape[-2:] == model.input_size
     restored = seen[0] * model.std + model.mean
     assert float(restored.mean()) == pytest.approx(float((images + 1).mean() / 2), abs=0.02)
-    path = tmp_path / "resnet.pt"
-    torch.save(model.network.state_dict(), path)
-    again = TimmClassifier("resnet10t", checkpoint=path).eval()
+    torch.save(model.network.state_dict(), tmp_path / "resnet.pt")
+    (tmp_path / "resnet.json").write_text(json.dumps(asdict(description)))
+    again = load_classifier(tmp_path / "resnet.pt", {"kind": "timm", "half_precision": True}, torch.device("cpu"))
     assert torch.equal(again(images), model(images))
+    (tmp_path / "resnet.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"resnet\.json doesn't describe a timm model"):
+        TimmDescription.read(tmp_path / "resnet.json")
 
 
 def test_no_gpu_is_said_plainly(monkeypatch):

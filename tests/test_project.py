@@ -13,7 +13,8 @@ import yaml
 import adds
 from adds.assets import describe_model
 from adds.classifiers import SmallClassifier
-from adds.methods import CONTAINED, GUIDED, METHODS, VOTING
+from adds.methods import METHODS
+from adds.naming import CONTAINED, GUIDED, VOTING
 from tests.conftest import TINY_UNET, random_unet
 
 PROJECT = Path(__file__).parents[1]

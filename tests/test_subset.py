@@ -125,9 +125,10 @@ def test_the_index_convention_gives_the_shipped_list():
         first = listed.get(wnid, f"ILSVRC2012_val_{0:08d}.JPEG")
         rows += [(wnid, first)] + [(wnid, f"{first}.later{n:02d}") for n in range(49)]
     files = pd.DataFrame(rows, columns=["wnid", "filename"]).sample(frac=1, random_state=0)
-    chosen = every_nth(files, 200)
+    chosen = every_nth(files, 200, classes)
+    assert list(chosen["name"]) == list(LIST["name"])
     assert list(chosen["index"]) == list(LIST["index"])
     assert list(chosen["filename"]) == list(LIST["filename"])
     assert list(chosen["label"]) == list(LIST["label"])
     with pytest.raises(ValueError, match="stride is 0"):
-        every_nth(files, 0)
+        every_nth(files, 0, classes)

@@ -8,8 +8,15 @@ from typing import Any
 
 import torch
 
-from adds.classifiers import BatchedClassifier, Classifier, TimmClassifier, load_small_classifier
-from adds.denoiser import Denoiser, load_unet
+from adds.classifiers import (
+    BatchedClassifier,
+    Classifier,
+    TimmClassifier,
+    TimmDescription,
+    load_small_classifier,
+)
+from adds.denoiser import Denoiser, load_unet, load_weights
+from adds.fastpath import Compiled
 from adds.methods.base import Pipeline
 from adds.schedule import Schedule, evenly_spaced
 
@@ -38,10 +45,14 @@ def describe_model(weights: Path | str, settings: Mapping[str, Any], description
 
 
 def load_classifier(path: Path | str, settings: Mapping[str, Any], device: torch.device) -> Classifier:
-    """Load the embedded experiment's network, or any timm model from a checkpoint file."""
+    """Load the embedded experiment's network, or any timm model as its description beside the weights says."""
     if settings["kind"] == "small":
         return load_small_classifier(path, classes=settings["classes"]).to(device)
-    return TimmClassifier(settings["name"], checkpoint=path).eval().requires_grad_(False).to(device)
+    description = TimmDescription.read(Path(path).with_suffix(".json"))
+    half = bool(settings["half_precision"]) and device.type == "cuda"
+    classifier = TimmClassifier(description, half=half)
+    load_weights(classifier.network, path)
+    return classifier.eval().requires_grad_(False).to(device)
 
 
 def load_pipeline(
@@ -51,13 +62,23 @@ def load_pipeline(
     diffusion_settings: Mapping[str, Any],
     classifier_settings: Mapping[str, Any],
     device: torch.device,
+    many_evaluations: bool = False,
 ) -> Pipeline:
-    """Load both networks; the settings are the sections of that name of the configuration."""
+    """Load both networks; the settings are the sections of that name of the configuration.
+
+    Compiling the diffusion model pays only where ``many_evaluations`` follow.
+    """
     schedule = Schedule.named(diffusion_settings["schedule"], diffusion_settings["timesteps"])
     half = bool(diffusion_settings["half_precision"]) and device.type == "cuda"
     network = load_unet(diffusion, diffusion_settings["unet"], device=device, half=half)
     return Pipeline(
-        denoiser=Denoiser(network, schedule, batch_size=diffusion_settings["batch_size"], device=device),
+        denoiser=Denoiser(
+            Compiled(network) if many_evaluations and diffusion_settings["compile"] else network,
+            schedule,
+            batch_size=diffusion_settings["batch_size"],
+            device=device,
+            timestep_scale=1000 / len(schedule) if diffusion_settings["rescale_timesteps"] else 1.0,
+        ),
         classifier=BatchedClassifier(
             load_classifier(classifier, classifier_settings, device),
             classes=classifier_settings["classes"],
@@ -67,7 +88,13 @@ def load_pipeline(
     )
 
 
-def pipeline_of(config: Mapping[str, Any], *, diffusion: Path | str, classifier: Path | str) -> Pipeline:
+def pipeline_of(
+    config: Mapping[str, Any],
+    *,
+    diffusion: Path | str,
+    classifier: Path | str,
+    many_evaluations: bool = False,
+) -> Pipeline:
     """Load both networks as a whole configuration says."""
     return load_pipeline(
         diffusion=diffusion,
@@ -75,6 +102,7 @@ def pipeline_of(config: Mapping[str, Any], *, diffusion: Path | str, classifier:
         diffusion_settings=config["diffusion"],
         classifier_settings=config["classifier"],
         device=choose_device(config["device"]),
+        many_evaluations=many_evaluations,
     )
 
 

@@ -1,6 +1,8 @@
 """Classifiers: anything that maps images in [-1, 1] to logits."""
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,34 +74,87 @@ def load_small_classifier(path: Path | str, *, classes: int = 10) -> nn.Module:
     return network.eval().requires_grad_(False)
 
 
+@dataclass(frozen=True)
+class TimmDescription:
+    """What a timm model is, so that jobs can build it without asking the hub."""
+
+    architecture: str
+    classes: int
+    input_size: tuple[int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @classmethod
+    def of(cls, network: nn.Module) -> "TimmDescription":
+        """Describe a model that timm has built, with the preprocessing of its own configuration."""
+        data = import_timm().data.resolve_model_data_config(network)
+        settings: dict[str, Any] = network.pretrained_cfg  # type: ignore[assignment]
+        return cls(
+            architecture=settings["architecture"],
+            classes=network.num_classes,  # type: ignore[arg-type]
+            input_size=tuple(data["input_size"][1:]),
+            mean=tuple(data["mean"]),
+            std=tuple(data["std"]),
+        )
+
+    @classmethod
+    def read(cls, path: Path | str) -> "TimmDescription":
+        """Read it from the description that a download left beside the weights."""
+        stored = json.loads(Path(path).read_text())
+        try:
+            return cls(
+                architecture=stored["architecture"],
+                classes=stored["classes"],
+                input_size=tuple(stored["input_size"]),
+                mean=tuple(stored["mean"]),
+                std=tuple(stored["std"]),
+            )
+        except KeyError as error:
+            raise ValueError(f"{path} doesn't describe a timm model: it has no {error}") from error
+
+
 class TimmClassifier(nn.Module):
     """A timm model with the resize and the normalisation that its own configuration asks for.
 
     Images arrive in [-1, 1] at the diffusion model's size; they are resized with bicubic interpolation to the
-    model's input size and normalised with its mean and standard deviation.
+    model's input size and normalised with its mean and standard deviation. With ``half`` the network runs
+    under autocast to float16, on GPUs.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, name: str, *, pretrained: bool = True, checkpoint: Path | str | None = None) -> None:
+    def __init__(self, description: TimmDescription, *, half: bool = False) -> None:
         super().__init__()
         timm = import_timm()
-        self.network = timm.create_model(name, pretrained=pretrained and checkpoint is None)
-        if checkpoint is not None:
-            load_weights(self.network, checkpoint)
-        data = timm.data.resolve_model_data_config(self.network)
-        self.input_size: tuple[int, int] = tuple(data["input_size"][1:])
-        self.register_buffer("mean", torch.tensor(data["mean"]).view(1, -1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(data["std"]).view(1, -1, 1, 1), persistent=False)
+        self.network = timm.create_model(
+            description.architecture, pretrained=False, num_classes=description.classes
+        )
+        self.input_size = description.input_size
+        self.half_precision = half
+        self.register_buffer("mean", torch.tensor(description.mean).view(1, -1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(description.std).view(1, -1, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits for images in [-1, 1]."""
         unit = (images + 1) / 2
         if unit.shape[-2:] != self.input_size:
             unit = functional.interpolate(unit, size=self.input_size, mode="bicubic", antialias=True)
-        logits: Tensor = self.network((unit - self.mean) / self.std)
+        with torch.autocast(images.device.type, enabled=self.half_precision):
+            logits: Tensor = self.network((unit - self.mean) / self.std)
         return logits
+
+
+def pretrained(name: str, revision: str) -> nn.Module:
+    """Get a timm model with its weights from the hub, or from its cache where that holds them.
+
+    ``name`` is one of timm's own, or ``hf-hub:owner/name`` for a model of anybody else's.
+    """
+    timm = import_timm()
+    if ":" in name:
+        return timm.create_model(f"{name}@{revision}", pretrained=True)  # type: ignore[no-any-return]
+    overlay = {"hf_hub_id": f"timm/{name}@{revision}"}
+    return timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay)  # type: ignore[no-any-return]
 
 
 def import_timm() -> Any:

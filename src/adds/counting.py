@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from adds.images import load_image
 from adds.ledger import Ledger, read_identity
-from adds.methods import CONTAINED
+from adds.naming import CONTAINED
 from adds.sampling import Sampler
 from adds.stopping import SampleSize
 

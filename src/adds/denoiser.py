@@ -9,6 +9,7 @@ import torch
 from guided_diffusion.unet import UNetModel
 from torch import Tensor, nn
 
+from adds.fastpath import fuse_attention
 from adds.schedule import Grid, Schedule
 
 Network = Callable[[Tensor, Tensor], Tensor]
@@ -28,6 +29,9 @@ class Denoiser:
 
     Networks are not bit-equal across batch sizes. Every batch is padded to ``batch_size``, so that on one
     device a trajectory's numbers don't depend on which others it shares a batch with.
+
+    ``timestep_scale`` multiplies the timesteps that the network sees: checkpoints that were trained with
+    guided_diffusion's ``rescale_timesteps`` expect them as if there were 1000.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class Denoiser:
         *,
         batch_size: int = 64,
         device: torch.device | str = "cpu",
+        timestep_scale: float = 1.0,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
@@ -44,6 +49,7 @@ class Denoiser:
         self.schedule = schedule
         self.batch_size = batch_size
         self.device = torch.device(device)
+        self.timestep_scale = timestep_scale
         self.evaluations = 0
 
     def predict(self, x_t: Tensor, grid: Grid, step: int) -> Prediction:
@@ -76,7 +82,7 @@ class Denoiser:
     def _evaluate(self, x_t: Tensor, timestep: int) -> Tensor:
         padding = self.batch_size - len(x_t)
         batch = torch.cat([x_t, x_t[-1:].expand(padding, *x_t.shape[1:])])
-        timesteps = torch.full((self.batch_size,), timestep, device=batch.device)
+        timesteps = torch.full((self.batch_size,), timestep * self.timestep_scale, device=batch.device)
         with torch.inference_mode():
             return self.network(batch, timesteps)[: len(x_t)]
 
@@ -84,7 +90,9 @@ class Denoiser:
 def build_unet(settings: Mapping[str, Any]) -> nn.Module:
     """Build guided_diffusion's UNet from the ``unet`` section of the configuration, with learned variance.
 
-    ``attention_resolutions`` are sizes of the feature map in pixels, as in guided_diffusion's own scripts.
+    ``attention_resolutions`` are sizes of the feature map in pixels, as in guided_diffusion's own scripts; with
+    ``num_head_channels`` -1, ``num_heads`` says how many attention heads there are. Checkpoints of
+    improved-diffusion fit too: names, shapes and the order of heads are the same.
     """
     settings = dict(settings)
     image_size, channels = settings.pop("image_size"), settings.pop("in_channels")
@@ -109,6 +117,7 @@ def load_unet(
     """Load a checkpoint of tensors into the UNet that ``settings`` describe; every tensor must fit."""
     network = build_unet(settings)
     load_weights(network, path)
+    fuse_attention(network)
     if half:
         network.convert_to_fp16()  # type: ignore[operator]
         network.dtype = torch.float16  # type: ignore[assignment]

@@ -7,7 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -29,23 +29,28 @@ class AccessDeniedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Expected:
-    """What a file must be: its size in bytes and a checksum, as ``sha256`` or ``md5`` and hexadecimal digits."""
+    """What a file must be: its size in bytes and a checksum, as ``sha256`` or ``md5`` and hexadecimal digits.
 
-    size: int
-    algorithm: str
-    digest: str
+    None stands for what isn't known: then the server's own word for the size must do.
+    """
+
+    size: int | None = None
+    algorithm: str = "sha256"
+    digest: str | None = None
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> "Expected":
         """Build it from a ``download`` section of the configuration."""
-        algorithm = "sha256" if "sha256" in settings else "md5"
-        return cls(settings["size"], algorithm, settings[algorithm])
+        algorithm = "sha256" if settings.get("sha256") else "md5"
+        return cls(settings.get("size"), algorithm, settings.get(algorithm))
 
     def problem(self, path: Path) -> str | None:
         """Say what is wrong with a file, or None."""
         size = path.stat().st_size
-        if size != self.size:
+        if self.size is not None and size != self.size:
             return f"{path} has {size:,} bytes instead of {self.size:,}"
+        if self.digest is None:
+            return None
         with path.open("rb") as file:
             found = hashlib.file_digest(file, self.algorithm).hexdigest()
         if found != self.digest:
@@ -79,12 +84,12 @@ def fetch(
         if min(wrong.values()) >= MOST_WRONG:
             break
         try:
-            _continue(url, part, expected.size)
-            problem = expected.problem(part)
+            size = _continue(url, part, expected.size)
+            problem = replace(expected, size=size).problem(part)
             if problem is None:
                 part.replace(target)
                 return
-            if part.stat().st_size >= expected.size:
+            if size is not None and part.stat().st_size >= size:
                 part.unlink()  # whole but wrong: continuing it would not make it right
                 wrong[url] += 1
             failures.append(f"{url}: {problem}")
@@ -100,16 +105,21 @@ def fetch(
     raise RuntimeError(f"{target} could not be downloaded: {'; '.join(failures[-3:])}. {hint}".strip())
 
 
-def _continue(url: str, part: Path, size: int) -> None:
-    """Append to ``part`` what is missing of the file at ``url``; start anew where the server can't continue."""
+def _continue(url: str, part: Path, size: int | None) -> int | None:
+    """Append to ``part`` what is missing of the file at ``url``; start anew where the server can't continue.
+
+    Returns the size that the file must have: ``size``, or else what the server says.
+    """
     have = part.stat().st_size if part.exists() else 0
-    if have >= size:
-        return
+    if size is not None and have >= size:
+        return size
     request = urllib.request.Request(url, headers={"User-Agent": USER_AGENT})
     if have:
         request.add_header("Range", f"bytes={have}-")
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
         continued = response.status == 206
+        if size is None and response.length is not None:
+            size = response.length + (have if continued else 0)
         quiet = 1 if sys.stderr.isatty() else 30
         with (
             part.open("ab" if continued else "wb") as file,
@@ -125,6 +135,7 @@ def _continue(url: str, part: Path, size: int) -> None:
             while block := response.read(BLOCK):
                 file.write(block)
                 bar.update(len(block))
+    return size
 
 
 def use_local(source: Path | str, target: Path | str, expected: Expected) -> None:

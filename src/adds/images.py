@@ -1,4 +1,4 @@
-"""Images on disk: the list of a run's images, and loading them as [C, H, W] in [0, 1]."""
+"""Images on disk, and loading them as [C, H, W] in [0, 1]."""
 
 from pathlib import Path
 
@@ -9,8 +9,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from adds.digits import load_split
-
-COLUMNS = ["index", "file", "label", "class_name"]
+from adds.listing import COLUMNS
 
 
 def load_image(path: Path | str, *, size: int) -> Tensor:
@@ -45,18 +44,3 @@ def prepare_digits(folder: Path | str) -> pd.DataFrame:
         np.save(file, image.numpy())
         rows.append((index, str(file), label, str(label)))
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def first_images(images: pd.DataFrame, count: int) -> pd.DataFrame:
-    """Return the first ``count`` images of a data set's list."""
-    if not 1 <= count <= len(images):
-        raise ValueError(f"dataset.images is {count}: this data set has 1 to {len(images)}")
-    return images.head(count)
-
-
-def class_names(dataset: str) -> dict[int, str]:
-    """Return the name of every class of a data set."""
-    if dataset == "digits":
-        return {label: str(label) for label in range(10)}
-    table = pd.read_csv("config/imagenet_classes.csv")
-    return dict(zip(table["label"], table["name"], strict=True))

@@ -1,4 +1,4 @@
-"""How methods are called in figures and tables, and in which order they stand."""
+"""How methods are called, in which order they stand, and what they have in common; needs no torch."""
 
 from collections.abc import Iterable
 
@@ -12,6 +12,18 @@ _NAMES = {
     "adds": "ADDS",
     "adds_oneshot": "ADDS w/o unguided denoising",
 }
+
+GUIDED = frozenset({"adds", "adds_oneshot"})
+"""The methods that use a guidance scale."""
+
+VOTING = frozenset({"densepure", "adds"})
+"""The methods that can take more than one vote."""
+
+STEPPING = frozenset({"densepure", "adds", "adds_oneshot"})
+"""The methods that take many steps, and so many evaluations."""
+
+CONTAINED = {"adds_oneshot": "adds"}
+"""Methods that are the one-shot denoised image of another: its samples hold theirs."""
 
 
 def label(method: str, votes: int) -> str:

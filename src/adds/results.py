@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from adds.certificate import Mode, certify
+from adds.confidence import clopper_pearson_lower, clopper_pearson_upper
 from adds.stopping import Bound
 
 KEY = ["method", "sigma", "votes", "index"]
@@ -74,8 +75,9 @@ def is_certified(certified: pd.DataFrame, radius: float = 0.0) -> "pd.Series[boo
 
 def interval(successes: int, trials: int) -> tuple[float, float]:
     """Return the exact (Clopper-Pearson) binomial 95% interval of a share."""
-    found = stats.binomtest(successes, trials).proportion_ci(confidence_level=0.95, method="exact")
-    return float(found.low), float(found.high)
+    low = clopper_pearson_lower(successes, trials, 0.025)
+    high = clopper_pearson_upper(successes, trials, 0.025)
+    return float(low), float(high)
 
 
 def accuracy_table(right: "pd.Series[bool]", certified: pd.DataFrame) -> pd.DataFrame:
@@ -111,7 +113,7 @@ def mean_interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
     mean = float(values.mean())
     if len(values) < 2:
         return mean, float("nan"), float("nan")
-    half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    half = float(stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values)))
     return mean, mean - half, mean + half
 
 

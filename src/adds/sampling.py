@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from adds.ledger import Chunk, Ledger
-from adds.methods import CONTAINED, METHODS, VOTING
+from adds.methods import METHODS
 from adds.methods.base import Pipeline, Query, majority, predict
+from adds.naming import CONTAINED, VOTING
 from adds.noise import Noise, Stage
 from adds.stopping import Rule
 

@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
-from scipy.stats import binom
+from scipy.special import bdtrc, ndtri
 
 from adds.confidence import mixture_lower, mixture_upper
 
@@ -109,7 +108,7 @@ class SampleSize:
             if self.stop is None:
                 return None
             second, first = (int(count) for count in np.sort(counts)[-2:])
-            by_chance = float(binom.sf(first - 1, first + second, 0.5))
+            by_chance = float(bdtrc(first - 1, first + second, 0.5))
             return "decided" if by_chance <= SELECTION_LEVEL else None
 
         return rule

@@ -1,5 +1,11 @@
-"""ImageNet's validation images: the every-200th subset, from the tar, a flat folder or an ImageFolder tree."""
+"""ImageNet's validation images: the every-200th subset, from the tar, a flat folder or an ImageFolder tree.
 
+Run as a program, it writes the list of another subset, for ``dataset.list``:
+
+    python -m adds.subset --labels val/ --stride 100 --output config/imagenet_every_100th.csv
+"""
+
+import argparse
 import io
 import logging
 import tarfile
@@ -9,23 +15,54 @@ from pathlib import Path, PurePosixPath
 import pandas as pd
 from PIL import Image
 
-from adds.images import COLUMNS
+from adds.listing import COLUMNS
 
 logger = logging.getLogger(__name__)
 
 
-def every_nth(files: pd.DataFrame, stride: int) -> pd.DataFrame:
+def every_nth(files: pd.DataFrame, stride: int, classes: pd.DataFrame) -> pd.DataFrame:
     """Select from all validation files as the paper does: sorted by class, then by name, every ``stride``-th.
 
-    ``files`` has the columns filename and wnid. The order is torchvision's ImageFolder's, whose position is
-    the image's ``index``.
+    ``files`` has the columns filename and wnid, ``classes`` wnid, label and name. The order is torchvision's
+    ImageFolder's, whose position is the image's ``index``.
     """
     if stride < 1:
         raise ValueError(f"stride is {stride}: it must be at least 1")
-    ordered = files.sort_values(["wnid", "filename"], ignore_index=True)
-    labels = {wnid: label for label, wnid in enumerate(sorted(ordered["wnid"].unique()))}
-    chosen = ordered.iloc[::stride].rename_axis("index").reset_index()
-    return chosen.assign(label=chosen["wnid"].map(labels))
+    ordered = files[["filename", "wnid"]].sort_values(["wnid", "filename"], ignore_index=True)
+    return ordered.iloc[::stride].rename_axis("index").reset_index().merge(classes, on="wnid", how="left")
+
+
+def all_files(labels: Path | str) -> pd.DataFrame:
+    """List filename and wnid of all validation images, from an ImageFolder tree or a CSV with these columns."""
+    labels = Path(labels)
+    if labels.is_dir():
+        rows = [(path.name, path.parent.name) for path in labels.glob("n*/*") if path.is_file()]
+        files = pd.DataFrame(rows, columns=["filename", "wnid"])
+    else:
+        files = pd.read_csv(labels)
+    if not {"filename", "wnid"} <= set(files.columns) or not len(files):
+        raise ValueError(
+            f"{labels} doesn't tell the images' classes: it must be a folder with one folder per class, named by "
+            "its wnid, or a CSV file with the columns filename and wnid"
+        )
+    return files
+
+
+def read_list(path: Path | str, classes: pd.DataFrame) -> pd.DataFrame:
+    """Read a list of images and check it against the class list (label, wnid, name)."""
+    images = pd.read_csv(path)
+    missing = {"index", "filename", "label", "wnid", "name"} - set(images.columns)
+    if missing:
+        raise ValueError(f"{path} is not a list of images: it has no column {', '.join(sorted(missing))}")
+    known = dict(zip(classes["wnid"], classes["label"], strict=True))
+    wrong = images[images["wnid"].map(known) != images["label"]]
+    if len(wrong):
+        first = wrong.iloc[0]
+        raise ValueError(
+            f"{path} gives {first['filename']} the class {first['wnid']} with label {first['label']}: the class "
+            f"list has {known.get(first['wnid'], 'no such class')}"
+        )
+    return images
 
 
 def check_image(data: bytes, name: str) -> None:
@@ -106,3 +143,20 @@ def prepare_imagenet(source: Path | str, images: pd.DataFrame, folder: Path | st
         }
     )
     return table[COLUMNS]
+
+
+def main() -> None:
+    """Write the list of every so many-th validation image."""
+    parser = argparse.ArgumentParser(prog="python -m adds.subset", description=main.__doc__)
+    parser.add_argument("--labels", required=True, help="ImageFolder tree, or CSV file with filename and wnid")
+    parser.add_argument("--stride", type=int, required=True, help="take every so many-th image")
+    parser.add_argument("--output", required=True, help="CSV file to write, for dataset.list")
+    arguments = parser.parse_args()
+    classes = pd.read_csv("config/imagenet_classes.csv")
+    chosen = every_nth(all_files(arguments.labels), arguments.stride, classes)
+    chosen.to_csv(arguments.output, index=False)
+    print(f"{arguments.output} lists {len(chosen)} images")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 from html import escape
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from adds.naming import Setting, in_order, label
@@ -86,7 +87,7 @@ def accuracy_cells(table: pd.DataFrame) -> Cells:
         text = f"{100 * row.accuracy:.1f} [{100 * row.low:.1f}, {100 * row.high:.1f}]"
         paper = getattr(row, "paper", float("nan"))
         if paper == paper:
-            text += f" (paper {paper:.1f}, {row.difference:+.1f})"
+            text += f" (paper {paper:.1f}, {row.difference:+.1f}{'' if row.within_error else '*'})"
         cells[(row.method, row.votes), row.sigma] = text
     return cells
 
@@ -122,11 +123,16 @@ def saving_cells(table: pd.DataFrame) -> Cells:
 
 
 def beside_paper(table: pd.DataFrame, ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Add the paper's value (percent) and the difference of ours to it, where the paper has one.
+    """Add the paper's value (percent), the difference of ours to it, and whether sampling alone explains it.
 
-    ``ours`` holds our accuracies by the paper's bound, whichever bound the table shows.
+    ``ours`` holds our accuracies by the paper's bound, whichever bound the table shows. Both accuracies are
+    shares of n images: their difference is ``within_error`` where it is at most 1.96 standard errors of a
+    difference of two such shares, sqrt(p (1 - p) / n + q (1 - q) / n).
     """
     paper = paper.set_axis([*SETTING, "paper"], axis="columns")
     joined = table.merge(paper, on=SETTING, how="left")
-    same_bound = joined[SETTING].merge(ours, on=SETTING, how="left")["accuracy"]
-    return joined.assign(difference=100 * same_bound.to_numpy() - joined["paper"])
+    same_bound = joined[SETTING].merge(ours, on=SETTING, how="left")["accuracy"].to_numpy()
+    theirs = joined["paper"] / 100
+    error = np.sqrt((same_bound * (1 - same_bound) + theirs * (1 - theirs)) / joined["images"])
+    difference = same_bound - theirs
+    return joined.assign(difference=100 * difference, within_error=difference.abs() <= 1.96 * error)

@@ -96,7 +96,7 @@ rule download_classifier:
 
 rule download_images:
     output:
-        "<models>/ILSVRC2012_img_val.tar",
+        f"<models>/{archive()}",
     log:
         "<logs>/download_images.log",
     benchmark:
@@ -109,6 +109,7 @@ rule download_images:
         mem_mb=2000,
         runtime=30,
     params:
+        dataset=config["dataset"]["name"],
         download=config["dataset"].get("download"),
     script:
         "../../scripts/download_images.py"

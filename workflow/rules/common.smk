@@ -7,7 +7,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
 # Raised when the same configuration would give other counts: older counts are then drawn again.
-COUNTS_VERSION = 1
+COUNTS_VERSION = 2
 
 GUIDED = ("adds", "adds_oneshot")
 
@@ -43,6 +43,11 @@ def check_config() -> None:
                     f"guidance_scale has no entry for sigma {sigma}: ADDS needs one for each of sigmas, "
                     f'for example guidance_scale: {{"{sigma_text(sigma)}": 0.8}}'
                 )
+    own = {"imagenet": "list", "cifar10": "stride"}.get(config["dataset"]["name"])
+    if own and own not in config["dataset"]:
+        raise WorkflowError(
+            f"dataset.{own} is missing: dataset.name {config['dataset']['name']} needs it"
+        )
     known = available_images()
     if config["dataset"]["images"] > known:
         raise WorkflowError(
@@ -95,9 +100,11 @@ def check_config() -> None:
 
 
 def available_images() -> int:
-    """How many images the data set has: the digits' test set, or the rows of the list."""
+    """How many images the data set has: the digits' test set, every so many-th of CIFAR-10's, or the list's rows."""
     if config["dataset"]["name"] == "digits":
         return 400
+    if config["dataset"]["name"] == "cifar10":
+        return -(-10_000 // config["dataset"]["stride"])
     return len(Path(config["dataset"]["list"]).read_text().splitlines()) - 1
 
 
@@ -151,10 +158,25 @@ def all_counts(wildcards=None) -> list[str]:
 
 
 def images_source(wildcards) -> list[str]:
-    """Where the images come from: nothing for the digits, else a local copy or the downloaded tar."""
+    """Where the images come from: nothing for the digits, else a local copy or the downloaded archive."""
     if config["dataset"]["name"] == "digits":
         return []
-    return [config["dataset"].get("source") or "<models>/ILSVRC2012_img_val.tar"]
+    return [config["dataset"].get("source") or f"<models>/{archive()}"]
+
+
+def archive() -> str:
+    """The file that the data set's images come in."""
+    cifar10 = config["dataset"]["name"] == "cifar10"
+    return "cifar-10-binary.tar.gz" if cifar10 else "ILSVRC2012_img_val.tar"
+
+
+def prepared_images() -> dict:
+    """The part of the dataset section that says which images there are."""
+    keys = {"digits": (), "cifar10": ("stride",), "imagenet": ("list",)}
+    return {
+        key: config["dataset"][key]
+        for key in ("name", *keys[config["dataset"]["name"]])
+    }
 
 
 def model_settings(section: str) -> dict:
@@ -289,21 +311,45 @@ def has_gpu() -> bool:
     return False
 
 
+def needs_gpu() -> bool:
+    """Whether this machine itself would have to run jobs that want a GPU."""
+    wanted = any(job.resources.get("gpu") for job in workflow.dag.needrun_jobs())
+    return workflow.local_exec and wanted
+
+
 def require_gpu() -> None:
-    """Stop before any job where this machine itself would have to run ImageNet's networks without a GPU."""
-    on_cpu = config["device"] == "cpu" or config["dataset"]["name"] == "digits"
-    if on_cpu or not workflow.local_exec or has_gpu():
+    """Stop before any job where a GPU is needed and this machine has none."""
+    if not needs_gpu() or has_gpu():
         return
     raise WorkflowError(
-        f"this machine has no GPU, and {config['experiment']} needs one: about 5,700 to 16,000 A100-hours for the "
-        "paper's whole run. Run it on a GPU machine or through a cluster executor; try the embedded experiment "
-        "with --configfile config/digits.yaml; or set device: cpu if you mean it."
+        f"this machine has no GPU, and {config['experiment']} needs one: {cost()} (snakemake estimate tells more). "
+        "Run it on a GPU machine or through a cluster executor; try the embedded experiment with --configfile "
+        "config/digits.yaml; or set device: cpu if you mean it."
     )
+
+
+def estimated_settings() -> list[tuple[str, float, int]]:
+    return [(method, float(sigma), votes) for method, sigma, votes in settings()]
+
+
+def leaders() -> list[tuple[str, int]]:
+    return sorted({leader(method) for method in active_methods()})
+
+
+def cost() -> str:
+    try:
+        from adds.estimate import estimate
+    except ImportError:  # Snakemake may live in an environment of its own
+        return "many GPU-hours"
+    hours = estimate(config, estimated_settings(), leaders())["hours"].sum()
+    return f"about {hours:,.0f} {config['estimate']['device']}-hours"
 
 
 def summary() -> str:
     """What a finished run tells in the terminal: the tables, and where everything is."""
     folder = Path("results") / config["experiment"]
+    if not (folder / "tables").exists():
+        return ""
     lines = [""]
     for name in ("certified_accuracy", "clean_accuracy"):
         table = folder / "tables" / f"{name}.md"

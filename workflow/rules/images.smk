@@ -17,8 +17,7 @@ rule prepare_images:
         mem_mb=1000,
         runtime=10,
     params:
-        dataset=config["dataset"]["name"],
-        listed=config["dataset"].get("list"),
+        dataset=prepared_images(),
     script:
         "../../scripts/prepare_images.py"
 

@@ -6,8 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from adds.figures.style import TEXT_WIDTH, line
-from adds.methods import VOTING
-from adds.naming import in_order, label
+from adds.naming import VOTING, in_order, label
 from adds.results import accuracy_curve
 
 POINTS = 200

@@ -13,12 +13,3 @@ METHODS: dict[str, Method] = {
     "adds": adds,
     "adds_oneshot": adds_oneshot,
 }
-
-GUIDED = frozenset({"adds", "adds_oneshot"})
-"""The methods that use a guidance scale."""
-
-VOTING = frozenset({"densepure", "adds"})
-"""The methods that can take more than one vote."""
-
-CONTAINED = {"adds_oneshot": "adds"}
-"""Methods that are the one-shot denoised image of another: its samples hold theirs."""
