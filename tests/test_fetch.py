@@ -119,3 +119,11 @@ def test_a_local_copy_is_used_where_it_is(tmp_path):
         use_local(source, target, EXPECTED)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         use_local(tmp_path / "nowhere.pt", target, EXPECTED)
+
+
+def test_an_unknown_size_is_the_servers(server, tmp_path):
+    """With neither size nor checksum a broken connection is still noticed, and continued."""
+    target = tmp_path / "file"
+    fetch([server.address + "/drops"], target, Expected(), pause=0.01, attempts=6)
+    assert target.read_bytes() == CONTENT
+    assert Expected.from_settings({"urls": [], "size": None, "sha256": None}) == Expected(None, "md5", None)

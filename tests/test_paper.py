@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import os
 import subprocess
 import threading
@@ -17,6 +18,7 @@ from safetensors.torch import save
 
 from adds.classifiers import import_timm
 from adds.denoiser import build_unet
+from tests.test_cifar import cifar_archive
 from tests.test_subset import LIST, archive
 from tests.workflow import SNAKEMAKE, copy_project
 
@@ -32,6 +34,7 @@ UNET = {
     "use_scale_shift_norm": True,
     "resblock_updown": True,
 }
+IMPROVED = {"num_head_channels": -1, "num_heads": 4, "resblock_updown": False}
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 pytestmark = [pytest.mark.workflow, pytest.mark.xdist_group("paper")]
@@ -72,6 +75,8 @@ def server(tmp_path_factory):
     torch.manual_seed(0)
     buffer = io.BytesIO()
     torch.save(build_unet(UNET).state_dict(), buffer)
+    improved = io.BytesIO()
+    torch.save(build_unet({**UNET, **IMPROVED}).state_dict(), improved)
     network = import_timm().create_model(CLASSIFIER, pretrained=False)
 
     def photograph(seed):
@@ -82,7 +87,15 @@ def server(tmp_path_factory):
 
     tar = archive(folder / "val.tar", sorted(LIST["filename"]), contents=photograph).read_bytes()
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        hub = "grodino/resnet18_cifar10/resolve/a008765d39573f1e656658b53fa30c38d3a520cb"
+        own = import_timm().create_model("resnet10t", pretrained=False, num_classes=10)
+        described_on_hub = {"architecture": "resnet10t", "num_classes": 10, "pretrained_cfg": own.pretrained_cfg}
+        cifar_archive(folder / "cifar.tar.gz")
         server.files = {
+            "/improved_diffusion.pt": improved.getvalue(),
+            "/cifar-10-binary.tar.gz": (folder / "cifar.tar.gz").read_bytes(),
+            f"/{hub}/config.json": json.dumps(described_on_hub).encode(),
+            f"/{hub}/model.safetensors": save(own.state_dict()),
             "/256x256_diffusion_uncond.pt": buffer.getvalue(),
             "/ILSVRC2012_img_val.tar": tar,
             f"/timm/{CLASSIFIER}/resolve/main/model.safetensors": save(network.state_dict()),
@@ -99,7 +112,7 @@ def described(server, path, algorithm):
     return {"urls": [server.address + path], "size": len(content), algorithm: digest}
 
 
-def run(folder, server, *arguments, **changes):
+def run(folder, server, *arguments, configfiles=(), hub=None, **changes):
     config = {
         "device": "cpu",
         "dataset": {"images": 2, "download": described(server, "/ILSVRC2012_img_val.tar", "md5")},
@@ -119,11 +132,11 @@ def run(folder, server, *arguments, **changes):
     (folder / "small.yaml").write_text(yaml.safe_dump(config))
     environment = {
         **os.environ,
-        "HF_ENDPOINT": server.address,
+        "HF_ENDPOINT": hub or server.address,
         "HF_HOME": str(folder / "hub"),
         "HF_HUB_DISABLE_XET": "1",
     }
-    command = [SNAKEMAKE, "--cores", "2", *arguments, "--configfile", "small.yaml"]
+    command = [SNAKEMAKE, "--cores", "2", *arguments, "--configfile", *configfiles, "small.yaml"]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
@@ -164,3 +177,44 @@ def test_a_wrong_checksum_is_an_error_and_later_runs_recover(server, tmp_path):
     assert "instead of 0000" in done.stdout + done.stderr
     assert not (folder / target).exists()
     assert run(folder, server, target).returncode == 0
+
+
+def test_the_classifier_comes_from_the_cache_where_there_is_no_hub(server, tmp_path):
+    folder = copy_project(tmp_path)
+    target = "resources/imagenet/classifier.pt"
+    assert run(folder, server, target).returncode == 0
+    first = (folder / target).read_bytes()
+    (folder / target).unlink()
+    done = run(folder, server, target, hub="http://127.0.0.1:9")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (folder / target).read_bytes() == first
+    description = json.loads((folder / "resources/imagenet/classifier.json").read_text())
+    assert description["architecture"] == "resnet10t"
+    assert description["revision"] == "main"
+
+
+def test_cifar10_from_nothing_to_tables(server, tmp_path):
+    folder = copy_project(tmp_path)
+    done = run(
+        folder,
+        server,
+        configfiles=["config/cifar10.yaml"],
+        dataset={"images": 2, "stride": 20, "download": described(server, "/cifar-10-binary.tar.gz", "md5")},
+        diffusion={
+            "batch_size": 4,
+            "unet": {
+                "num_channels": 32,
+                "num_res_blocks": 1,
+                "channel_mult": [1, 1],
+                "attention_resolutions": [16],
+            },
+            "download": {"urls": [server.address + "/improved_diffusion.pt"]},
+        },
+        classifier={"batch_size": 4},
+        sigmas=[0.5],
+        methods={"densepure": None},
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    results = folder / "results/cifar10"
+    assert list(pd.read_csv(results / "images.csv")["class_name"]) == ["airplane", "airplane"]
+    assert len(pd.read_csv(results / "tables/certified_accuracy.csv")) == 4

@@ -127,7 +127,7 @@ def test_the_example_of_the_package_runs(tmp_path, monkeypatch):
     torch.save(random_unet().state_dict(), folder / "diffusion.pt")
     torch.save(SmallClassifier().state_dict(), folder / "classifier.pt")
     diffusion = {"unet": TINY_UNET, "schedule": "linear", "timesteps": 1000, "steps": 20}
-    diffusion |= {"half_precision": False, "batch_size": 64}
+    diffusion |= {"half_precision": False, "rescale_timesteps": False, "batch_size": 64}
     describe_model(folder / "diffusion.pt", diffusion, folder / "diffusion.json")
     classifier = {"kind": "small", "name": "digits", "classes": 10, "batch_size": 64}
     describe_model(folder / "classifier.pt", classifier, folder / "classifier.json")

@@ -125,6 +125,20 @@ def test_the_paper_is_compared_with_its_own_bound(tmp_path):
     assert "<b>100.0" in (tmp_path / "table.html").read_text()
 
 
+def test_a_difference_that_sampling_does_not_explain_is_marked():
+    """62.0 percent of 250 images has a standard error of 3.1; a difference of two such shares one of 4.3."""
+    table = pd.DataFrame(
+        {"method": "carlini", "sigma": [1.0, 1.5], "votes": 1, "images": 250, "accuracy": [0.55, 0.50]}
+    )
+    table[["low", "high"]] = 0.0
+    paper = pd.DataFrame({"method": "carlini", "sigma": [1.0, 1.5], "votes": 1, "value": [62.0, 62.0]})
+    compared = beside_paper(table, table, paper)
+    assert list(compared["within_error"]) == [True, False]
+    texts = list(accuracy_cells(compared).values())
+    assert "(paper 62.0, -7.0)" in texts[0]
+    assert "(paper 62.0, -12.0*)" in texts[1]
+
+
 def test_only_the_best_of_each_sigma_is_bold(tmp_path):
     frames = [certified_frame([1, 1, 0]), certified_frame([1, 0, 0], method="rs")]
     both = pd.concat(frames, ignore_index=True)

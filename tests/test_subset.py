@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from adds.images import load_image
-from adds.subset import every_nth, extract, find_in_folder, prepare_imagenet
+from adds.subset import all_files, every_nth, extract, find_in_folder, main, prepare_imagenet, read_list
 
 LIST = pd.read_csv(Path(__file__).parents[1] / "config/imagenet_every_200th.csv")
 
@@ -132,3 +132,37 @@ def test_the_index_convention_gives_the_shipped_list():
     assert list(chosen["label"]) == list(LIST["label"])
     with pytest.raises(ValueError, match="stride is 0"):
         every_nth(files, 0, classes)
+
+
+CLASSES = pd.read_csv(Path(__file__).parents[1] / "config/imagenet_classes.csv")
+
+
+def test_a_list_of_another_stride_from_an_imagefolder_tree(tmp_path, monkeypatch, capsys):
+    for wnid in CLASSES["wnid"][:4]:
+        (tmp_path / "val" / wnid).mkdir(parents=True)
+        for number in range(3):
+            (tmp_path / "val" / wnid / f"{wnid}_{number}.JPEG").touch()
+    target = tmp_path / "list.csv"
+    command = ["subset", "--labels", str(tmp_path / "val"), "--stride", "5", "--output", str(target)]
+    monkeypatch.setattr("sys.argv", command)
+    main()
+    assert "lists 3 images" in capsys.readouterr().out
+    chosen = read_list(target, CLASSES)
+    assert list(chosen["index"]) == [0, 5, 10]
+    assert list(chosen["label"]) == [0, 1, 3]
+    assert list(chosen["name"]) == list(CLASSES["name"].iloc[[0, 1, 3]])
+    table = all_files(tmp_path / "val")
+    table.to_csv(tmp_path / "labels.csv", index=False)
+    assert every_nth(all_files(tmp_path / "labels.csv"), 5, CLASSES).equals(every_nth(table, 5, CLASSES))
+
+
+def test_lists_that_make_no_sense_are_refused(tmp_path):
+    LIST.assign(label=LIST["label"] + 1).to_csv(tmp_path / "wrong.csv", index=False)
+    with pytest.raises(ValueError, match="the class list has 0"):
+        read_list(tmp_path / "wrong.csv", CLASSES)
+    LIST.drop(columns="wnid").to_csv(tmp_path / "short.csv", index=False)
+    with pytest.raises(ValueError, match="has no column wnid"):
+        read_list(tmp_path / "short.csv", CLASSES)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="doesn't tell the images' classes"):
+        all_files(tmp_path / "empty")

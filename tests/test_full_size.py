@@ -1,0 +1,86 @@
+"""The paper's own networks, full size with random weights, through one certification job on the CPU.
+
+Slow, so not part of `make test`: run it with `pytest -m slow tests/test_full_size.py`. It needs 10 GiB of memory, 4 GiB
+of disk, and 15 to 60 minutes on two cores: 12 samples, each one evaluation of the UNet and one of BEiT-L at 512 x 512.
+"""
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from PIL import Image
+
+from adds.classifiers import TimmDescription, import_timm
+from adds.denoiser import build_unet
+from tests.test_subset import LIST
+from tests.workflow import PROJECT, SNAKEMAKE, copy_project
+
+CONFIG = yaml.safe_load((PROJECT / "config/config.yaml").read_text())
+COUNTS = "results/imagenet/counts/carlini/sigma1.0/votes1/00000.parquet"
+
+
+def random_weights(network):
+    """Give every tensor values of a sensible size: guided_diffusion starts its last layers at zero."""
+    generator = torch.Generator().manual_seed(0)
+    return {
+        name: torch.randn(tensor.shape, generator=generator).mul_(0.02)
+        for name, tensor in network.state_dict().items()
+    }
+
+
+@pytest.mark.slow
+def test_one_job_with_the_papers_networks(tmp_path):
+    folder = copy_project(tmp_path)
+    models = folder / "resources/imagenet"
+    models.mkdir(parents=True)
+    with torch.device("meta"):
+        unet = build_unet(CONFIG["diffusion"]["unet"])
+    checkpoint = folder / "256x256_diffusion_uncond.pt"
+    torch.save(random_weights(unet), checkpoint)
+    beit = import_timm().create_model(CONFIG["classifier"]["name"], pretrained=False)
+    torch.save(beit.state_dict(), models / "classifier.pt")
+    (models / "classifier.json").write_text(json.dumps({**asdict(TimmDescription.of(beit)), "sha256": "random"}))
+    for row in LIST.itertuples():
+        pixels = np.random.default_rng(row.index).integers(0, 255, (300, 400, 3), dtype=np.uint8)
+        jpeg = io.BytesIO()
+        Image.fromarray(pixels).save(jpeg, "JPEG")
+        (folder / row.filename).write_bytes(jpeg.getvalue())
+    with checkpoint.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    changes = {
+        "device": "cpu",
+        "dataset": {"images": 1, "source": "."},
+        "diffusion": {
+            "batch_size": 1,
+            "checkpoint": checkpoint.name,
+            "download": {"size": checkpoint.stat().st_size, "sha256": digest},
+        },
+        "classifier": {"batch_size": 1},
+        "sampling": {"n0": 1, "n": 11, "chunk_size": 1},  # the fewest that alpha = 0.001 allows
+    }
+    (folder / "full.yaml").write_text(yaml.safe_dump(changes))
+    command = [SNAKEMAKE, "--cores", "2", "--set-threads", "certify=2", "--resources", "mem_mb=20000"]
+    done = subprocess.run(
+        [*command, "--configfile", "full.yaml", "--", COUNTS],
+        cwd=folder,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    counts = pd.read_parquet(folder / COUNTS)
+    assert len(counts) == 1
+    row = counts.iloc[0]
+    assert len(row["counts_estimation"]) == 1000
+    assert sum(row["counts_estimation"]) == 11
+    assert row["evaluations"] == 12
+    print(f"{row['seconds'] / 12:.1f} s per sample; {done.stderr[-400:]}")
