@@ -40,6 +40,7 @@ rule all:
 
 onstart:
     require_gpu()
+    write_plan()
 
 
 onsuccess:

@@ -8,8 +8,9 @@ import torch
 
 from adds.assets import pipeline_of
 from adds.counting import count_shard, family_ledgers, ledger_path
+from adds.gpus import take_gpu
 from adds.ledger import Ledger
-from adds.logs import configure_logging
+from adds.logs import configure_logging, exit_when_terminated
 from adds.naming import STEPPING
 from adds.sampling import Sampler
 from adds.stopping import SampleSize
@@ -58,5 +59,8 @@ if __name__ == "__main__":
         snakemake.log[0],
         "certify {method} sigma={sigma} votes={votes} shard={shard}".format(**snakemake.wildcards),
     )
+    exit_when_terminated("samples up to the last chunk are on disk; the job goes on from there when it runs again")
     torch.set_num_threads(snakemake.threads)
+    if snakemake.config["device"] != "cpu":
+        take_gpu(jobs_per_gpu=snakemake.config["jobs_per_gpu"])
     main(snakemake)

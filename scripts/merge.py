@@ -16,6 +16,6 @@ def expected_rows(images: pd.DataFrame, settings: list[tuple[str, str, int]]) ->
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "merge")
-    images = pd.read_csv(snakemake.input.images)
-    counts = merge_counts(snakemake.input.counts, expected_rows(images, snakemake.params.settings))
+    expected = expected_rows(pd.read_csv(snakemake.input.images), snakemake.params.settings)
+    counts = merge_counts(snakemake.input.counts, expected, partial=snakemake.params.partial)
     counts.to_parquet(snakemake.output[0], index=False)

@@ -16,14 +16,24 @@ def reference_of(shares: pd.DataFrame) -> tuple[str, int]:
     return ("carlini", 1) if ("carlini", 1) in settings else settings[0]
 
 
+def partial_mark(certified: pd.DataFrame, partial_of: int | None) -> str:
+    """Say of tables of partial results how many images they rest on."""
+    if partial_of is None:
+        return ""
+    sizes = certified.groupby(SETTING).size()
+    return f"PARTIAL: cells rest on {sizes.min()} to {sizes.max()} of {partial_of} images. "
+
+
 def main(
     certified: pd.DataFrame,
     counts: pd.DataFrame,
     bounds: pd.DataFrame,
     paper: pd.DataFrame | None,
     folder: Path,
+    partial_of: int | None,
 ) -> None:
     images = certified["index"].nunique()
+    mark = partial_mark(certified, partial_of)
     for name, right in (
         ("certified_accuracy", is_certified(certified)),
         ("clean_accuracy", certified["correct"]),
@@ -40,7 +50,7 @@ def main(
                 " In brackets the paper's value and our difference to it by the paper's bound; * marks one that "
                 f"is more than sampling {images} images explains (95%)."
             )
-        write(table, accuracy_cells(table), value="accuracy", note=note, stem=folder / name)
+        write(table, accuracy_cells(table), value="accuracy", note=mark + note, stem=folder / name)
     shares = true_class_shares(counts)
     reference = reference_of(shares)
     note = (
@@ -48,13 +58,13 @@ def main(
         f"{label(*reference)} with its 95% interval; best in bold."
     )
     table = paired_table(shares, reference)
-    write(table, paired_cells(table), value="mean", note=note, stem=folder / "true_class_probability")
+    write(table, paired_cells(table), value="mean", note=mark + note, stem=folder / "true_class_probability")
     table = bounds_table(bounds)
     note = (
         f"Percent of {images} images certified at r = 0 from the same counts: bound cohen → bound two_sided "
         "(in brackets clean accuracy, which no certified accuracy can exceed); best two_sided in bold."
     )
-    write(table, bounds_cells(table), value="two_sided", note=note, stem=folder / "bounds")
+    write(table, bounds_cells(table), value="two_sided", note=mark + note, stem=folder / "bounds")
 
 
 if __name__ == "__main__":
@@ -66,4 +76,5 @@ if __name__ == "__main__":
         pd.read_parquet(snakemake.input.bounds),
         pd.read_csv(paper) if paper else None,
         Path(snakemake.output.certified).parent,
+        snakemake.params.partial_of,
     )

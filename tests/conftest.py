@@ -45,7 +45,7 @@ class GaussianWorld:
         self.variance = variance
 
     def __call__(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
-        eps = self.slope[timesteps].view(-1, 1, 1, 1).to(x_t.dtype) * x_t
+        eps = self.slope[timesteps.long()].view(-1, 1, 1, 1).to(x_t.dtype) * x_t
         return torch.cat([eps, torch.full_like(eps, self.variance)], dim=1)
 
 

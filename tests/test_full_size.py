@@ -1,7 +1,7 @@
 """The paper's own networks, full size with random weights, through one certification job on the CPU.
 
-Slow, so not part of `make test`: run it with `pytest -m slow tests/test_full_size.py`. It needs 10 GiB of memory, 4 GiB
-of disk, and 15 to 60 minutes on two cores: 12 samples, each one evaluation of the UNet and one of BEiT-L at 512 x 512.
+Slow, so not part of `make test`: run it with `pytest -m slow tests/test_full_size.py`. It needs 10 GiB of memory,
+4 GiB of disk, and 15 to 60 minutes on two cores: 12 samples, each one evaluation of the UNet and one of BEiT-L.
 """
 
 import hashlib

@@ -95,7 +95,9 @@ def test_a_ledger_of_other_parameters_is_not_used(schedule, unet, image, tmp_pat
     path = tmp_path / "shard.jsonl"
     counts_of(sampler_of(schedule, unet, seed=1), image, ledger=Ledger(path, {"seed": 1}))
     sampler = sampler_of(schedule, unet, seed=2)
+    foreign = path.read_bytes()
     assert counts_of(sampler, image, ledger=Ledger(path, {"seed": 2})) == counts_of(sampler, image)
+    assert [file.read_bytes() for file in tmp_path.glob("*.aside")] == [foreign], "it is kept, not destroyed"
 
 
 def test_more_samples_draw_only_the_missing_ones(schedule, unet, image, tmp_path):
@@ -125,6 +127,7 @@ def test_the_familys_ledger_holds_its_members(schedule, unet, image, tmp_path, m
     assert shared.evaluations == alone.evaluations
     own = Ledger(tmp_path / "own.jsonl", {})
     more = member.count(image, index=3, stage="estimation", limit=N + 30, family=family, ledger=own)
+    own.close()
     assert more.counts.tolist() == counts_of(member, image, n=N + 30)
     again = member.count(
         image,
@@ -137,13 +140,19 @@ def test_the_familys_ledger_holds_its_members(schedule, unet, image, tmp_path, m
     assert again.counts.tolist() == more.counts.tolist()
 
 
-def test_two_writers_count_nothing_twice(schedule, unet, image, tmp_path):
+def test_chunks_that_overlap_count_nothing_twice(schedule, unet, image, tmp_path):
     path = tmp_path / "shard.jsonl"
     sampler = sampler_of(schedule, unet)
-    one, other = Ledger(path, {}), Ledger(path, {})
-    counts_of(sampler, image, n=40, ledger=one)
-    counts_of(sampler, image, n=60, ledger=other)
-    assert len(Ledger(path, {}).chunks(3, "estimation")) == 3
+    empty = path.read_bytes() if path.exists() else b""
+    parts = []
+    for n in (40, 60):
+        path.write_bytes(empty)
+        ledger = Ledger(path, {})
+        counts_of(sampler, image, n=n, ledger=ledger)
+        ledger.close()
+        parts += path.read_bytes().splitlines(keepends=True)[1 if parts else 0 :]
+    path.write_bytes(b"".join(parts))
+    assert len(Ledger(path, {}, read_only=True).chunks(3, "estimation")) == 3
     assert counts_of(sampler, image, ledger=Ledger(path, {})) == counts_of(sampler, image)
 
 

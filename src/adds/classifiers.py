@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from adds.batching import Batches
 from adds.denoiser import load_weights
 
 Classifier = Callable[[Tensor], Tensor]
@@ -17,24 +18,16 @@ Classifier = Callable[[Tensor], Tensor]
 
 
 class BatchedClassifier:
-    """Predicts classes in batches of one fixed, padded size, as the denoiser does."""
+    """Predicts classes in batches (see `Batches`) of a size of its own."""
 
     def __init__(self, classifier: Classifier, *, classes: int, batch_size: int = 64) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         self.classifier = classifier
         self.classes = classes
-        self.batch_size = batch_size
+        self.batches = Batches(batch_size)
 
     def predict(self, images: Tensor) -> Tensor:
         """Return the class of every image: int64 [n]."""
-        return torch.cat([self._predict(part) for part in images.split(self.batch_size)])
-
-    def _predict(self, images: Tensor) -> Tensor:
-        padding = self.batch_size - len(images)
-        batch = torch.cat([images, images[-1:].expand(padding, *images.shape[1:])])
-        with torch.inference_mode():
-            logits = self.classifier(batch)[: len(images)].float()
+        logits = self.batches.apply(lambda batch: self.classifier(batch).float(), images)
         if logits.shape != (len(images), self.classes):
             raise ValueError(
                 f"the classifier gave logits of shape {tuple(logits.shape)} for {len(images)} images "

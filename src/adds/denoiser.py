@@ -9,6 +9,7 @@ import torch
 from guided_diffusion.unet import UNetModel
 from torch import Tensor, nn
 
+from adds.batching import Batches
 from adds.fastpath import fuse_attention
 from adds.schedule import Grid, Schedule
 
@@ -25,10 +26,7 @@ class Prediction:
 
 
 class Denoiser:
-    """Evaluates the network in batches of one fixed size and counts the evaluations.
-
-    Networks are not bit-equal across batch sizes. Every batch is padded to ``batch_size``, so that on one
-    device a trajectory's numbers don't depend on which others it shares a batch with.
+    """Evaluates the network in batches (see `Batches`) and counts the evaluations.
 
     ``timestep_scale`` multiplies the timesteps that the network sees: checkpoints that were trained with
     guided_diffusion's ``rescale_timesteps`` expect them as if there were 1000.
@@ -43,11 +41,9 @@ class Denoiser:
         device: torch.device | str = "cpu",
         timestep_scale: float = 1.0,
     ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size is {batch_size}: it must be at least 1")
         self.network = network
         self.schedule = schedule
-        self.batch_size = batch_size
+        self.batches = Batches(batch_size)
         self.device = torch.device(device)
         self.timestep_scale = timestep_scale
         self.evaluations = 0
@@ -58,13 +54,13 @@ class Denoiser:
         The variance is interpolated between the grid's two ends by the network, without a clamp, and is
         exactly zero at step 0, where the chain ends.
         """
-        parts = [self._predict(part, grid, step) for part in x_t.split(self.batch_size)]
-        return Prediction(x0=torch.cat([part.x0 for part in parts]), std=torch.cat([part.std for part in parts]))
-
-    def _predict(self, x_t: Tensor, grid: Grid, step: int) -> Prediction:
         self.evaluations += len(x_t)
-        output = self._evaluate(x_t, grid.timesteps[step])
-        eps, variance = output.float().chunk(2, dim=1)
+        timestep = grid.timesteps[step] * self.timestep_scale
+
+        def evaluate(batch: Tensor) -> Tensor:
+            return self.network(batch, torch.full((len(batch),), timestep, device=batch.device)).float()
+
+        eps, variance = self.batches.apply(evaluate, x_t).chunk(2, dim=1)
         alpha_bar = float(grid.alphas_bar[step])
         x0 = ((x_t - (1 - alpha_bar) ** 0.5 * eps) / alpha_bar**0.5).clamp(-1, 1)
         share_of_max = (variance + 1) / 2
@@ -78,13 +74,6 @@ class Denoiser:
                 "its weights are broken, or half precision overflowed"
             )
         return Prediction(x0=x0, std=std)
-
-    def _evaluate(self, x_t: Tensor, timestep: int) -> Tensor:
-        padding = self.batch_size - len(x_t)
-        batch = torch.cat([x_t, x_t[-1:].expand(padding, *x_t.shape[1:])])
-        timesteps = torch.full((self.batch_size,), timestep * self.timestep_scale, device=batch.device)
-        with torch.inference_mode():
-            return self.network(batch, timesteps)[: len(x_t)]
 
 
 def build_unet(settings: Mapping[str, Any]) -> nn.Module:

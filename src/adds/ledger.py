@@ -9,6 +9,8 @@ first), and ADDS without unguided denoising (its one-shot image), and their jobs
 """
 
 import base64
+import errno
+import fcntl
 import json
 import logging
 import os
@@ -16,7 +18,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +68,14 @@ def _encode(chunk: Chunk) -> dict[str, Any]:
         **vars(chunk),
         "ballots": _pack(chunk.ballots),
         "oneshot": _pack(chunk.oneshot),
+        "samples": len(chunk),
         "votes": chunk.ballots.shape[1],
     }
 
 
 def _decode(record: dict[str, Any]) -> Chunk:
     votes = record.pop("votes")
+    del record["samples"]  # for readers that don't unpack the ballots
     ballots = _unpack(record["ballots"]).reshape(-1, votes)
     return Chunk(**{**record, "ballots": ballots, "oneshot": _unpack(record["oneshot"])})
 
@@ -107,31 +111,69 @@ class Ledger:
         self.identity: dict[str, Any] = json.loads(json.dumps(identity))
         self._header = {"identity": self.identity}
         self._chunks: dict[tuple[int, Stage], list[Chunk]] = {}
-        records = list(_records(self.path.read_bytes())) if self.path.exists() else []
-        if records and records[0][0] != self._header:
-            logger.warning("%s is not a ledger of these parameters; it is not used", self.path)
+        self._file = None if read_only else self._lock()
+        data = self.path.read_bytes() if self.path.exists() else b""
+        records = list(_records(data))
+        foreign = records[0][0] != self._header if records else b"\n" in data
+        if foreign:
+            logger.warning("%s is not a ledger of these parameters: it is not used", self.path)
             records = []
         for record, _ in records[1:]:
             chunk = _decode(record)
             self._chunks.setdefault((chunk.image, chunk.stage), []).append(chunk)
-        if not read_only:
-            self._prepare(intact=records[-1][1] if records else 0)
+        if self._file is not None:
+            self._prepare(self._file, data, intact=records[-1][1] if records else 0, foreign=foreign)
 
-    def _prepare(self, intact: int) -> None:
-        """Cut off what was damaged, so that new chunks follow on the last intact one."""
+    def _lock(self) -> IO[bytes]:
+        """Open the file for this process alone, until it ends."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        file = self.path.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise RuntimeError(
+                f"another process is drawing samples into {self.path}: wait for it or stop it, then run this job "
+                "again"
+            ) from None
+        except OSError as error:
+            logger.warning("%s can't be locked on this file system (%s): start no job twice", self.path, error)
+        return file
+
+    def _prepare(self, file: IO[bytes], data: bytes, *, intact: int, foreign: bool) -> None:
+        """Cut off what was damaged, so that new chunks follow on the last intact one; set a foreign file aside."""
+        if foreign:
+            aside = self.path.with_name(f"{self.path.name}.{zlib.crc32(data):08x}.aside")
+            aside.write_bytes(data)
+            logger.warning("what it held is kept in %s", aside)
+        elif 0 < intact < len(data):
+            logger.warning("%s ends in a damaged record: what follows it is drawn again", self.path)
+        os.ftruncate(file.fileno(), intact)
         if intact == 0:
-            self.path.write_bytes(_line(self._header))
-        elif intact < self.path.stat().st_size:
-            logger.warning("%s ends in a damaged record; what follows it is drawn again", self.path)
-            os.truncate(self.path, intact)
+            self._write(file, self._header)
+
+    def _write(self, file: IO[bytes], record: Mapping[str, Any]) -> None:
+        """Write a record whole, or not at all as far as later readers can see."""
+        line = _line(record)
+        try:
+            if os.write(file.fileno(), line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except OSError as error:
+            raise OSError(
+                error.errno, f"{error.strerror}: samples could not be written", str(self.path)
+            ) from error
 
     def append(self, chunk: Chunk) -> None:
         """Write a chunk to disk."""
-        with self.path.open("ab") as file:
-            file.write(_line(_encode(chunk)))
-            file.flush()
-            os.fsync(file.fileno())
+        if self._file is None:
+            raise ValueError(f"{self.path} was opened to be read only")
+        self._write(self._file, _encode(chunk))
+
+    def close(self) -> None:
+        """Let other processes have the file."""
+        if self._file is not None:
+            self._file.close()
 
     def chunks(self, image: int, stage: Stage) -> list[Chunk]:
         """Return the chunks of one image and stage that were on disk when the ledger was opened."""

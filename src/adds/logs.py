@@ -1,6 +1,7 @@
 """One way of logging for every job: to its log file and to the terminal, uncaught errors included."""
 
 import logging
+import signal
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -23,3 +24,13 @@ def configure_logging(path: Path | str, name: str) -> None:
         logging.getLogger().critical("%s: %s", kind.__name__, error, exc_info=(kind, error, trace))
 
     sys.excepthook = log_uncaught
+
+
+def exit_when_terminated(saved: str) -> None:
+    """On SIGTERM (a scheduler wants the node back) say what is ``saved`` and exit at once, as killed."""
+
+    def stop(*_: object) -> None:
+        logging.getLogger("adds").warning("terminated: %s", saved)
+        sys.exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, stop)

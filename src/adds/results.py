@@ -16,8 +16,11 @@ KEY = ["method", "sigma", "votes", "index"]
 SETTING = ["method", "sigma", "votes"]
 
 
-def merge_counts(files: Iterable[Path | str], expected: pd.DataFrame) -> pd.DataFrame:
-    """Put the shards together; every row of ``expected`` (KEY) must be there exactly once, and nothing else."""
+def merge_counts(files: Iterable[Path | str], expected: pd.DataFrame, *, partial: bool = False) -> pd.DataFrame:
+    """Put the shards together; every row of ``expected`` (KEY) must be there exactly once, and nothing else.
+
+    Only where ``partial`` results are asked for may rows be missing.
+    """
     parts = []
     for file in files:
         try:
@@ -32,7 +35,7 @@ def merge_counts(files: Iterable[Path | str], expected: pd.DataFrame) -> pd.Data
         twice = counts[counts.duplicated(KEY)][KEY].iloc[0].to_dict()
         raise ValueError(f"the counts of {twice} are in more than one file")
     both = expected[KEY].merge(counts[KEY], how="outer", indicator=True)
-    wrong = both[both["_merge"] != "both"]
+    wrong = both[both["_merge"].isin(["right_only"] if partial else ["left_only", "right_only"])]
     if len(wrong):
         first = wrong.iloc[0]
         what = "missing" if first["_merge"] == "left_only" else "not part of this experiment"

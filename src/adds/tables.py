@@ -11,6 +11,9 @@ from adds.results import SETTING
 
 Cells = dict[tuple[Setting, float], str]
 
+MISSING = "-"
+"""What stands for a setting that has no results yet, in tables of partial results."""
+
 
 def _best(table: pd.DataFrame, value: str) -> set[tuple[Setting, float]]:
     """Return the cells that hold the largest value of their sigma."""
@@ -25,7 +28,7 @@ def markdown(cells: Cells, best: set[tuple[Setting, float]], sigmas: list[float]
     lines = ["| sigma | " + " | ".join(f"{sigma:g}" for sigma in sigmas) + " |"]
     lines.append("|---" * (len(sigmas) + 1) + "|")
     for setting in settings:
-        row = [cells[setting, sigma] for sigma in sigmas]
+        row = [cells.get((setting, sigma), MISSING) for sigma in sigmas]
         bold = [
             (f"**{text}**" if (setting, sigma) in best else text) for text, sigma in zip(row, sigmas, strict=True)
         ]
@@ -45,7 +48,7 @@ def latex(cells: Cells, best: set[tuple[Setting, float]], sigmas: list[float]) -
     for setting in settings:
         row = []
         for sigma in sigmas:
-            text = cells[setting, sigma].replace("%", r"\%").replace("→", r"$\to$")
+            text = cells.get((setting, sigma), MISSING).replace("%", r"\%").replace("→", r"$\to$")
             row.append(rf"\textbf{{{text}}}" if (setting, sigma) in best else text)
         lines.append(f"{label(*setting)} & " + " & ".join(row) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
@@ -59,7 +62,7 @@ def html(cells: Cells, best: set[tuple[Setting, float]], sigmas: list[float], no
     for setting in in_order(setting for setting, _ in cells):
         row = f"<tr><th>{escape(label(*setting))}</th>"
         for sigma in sigmas:
-            text = escape(cells[setting, sigma])
+            text = escape(cells.get((setting, sigma), MISSING))
             row += f"<td><b>{text}</b></td>" if (setting, sigma) in best else f"<td>{text}</td>"
         rows.append(row + "</tr>")
     table = "\n".join(rows)

@@ -20,8 +20,11 @@ rule certify:
     threads: 1
     resources:
         gpu=0 if config["device"] == "cpu" else 1,
-        mem_mb=4000 if config["device"] == "cpu" else 16000,
-        runtime=60 if config["device"] == "cpu" else 720,
+        # A retry gets more of both: schedulers kill jobs that take more than they asked for.
+        mem_mb=lambda wildcards, attempt: attempt
+        * (4000 if on_small_networks() else 16000),
+        runtime=lambda wildcards, attempt: attempt
+        * (60 if on_small_networks() else 720),
     params:
         identity=lambda wildcards: identity(
             wildcards.method, wildcards.sigma, wildcards.votes
@@ -50,6 +53,7 @@ rule merge:
         runtime=30,
     params:
         settings=settings(),
+        partial=config["partial"],
     script:
         "../../scripts/merge.py"
 

@@ -1,3 +1,4 @@
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -150,11 +151,32 @@ def positions(shard: str) -> list[int]:
 
 
 def all_counts(wildcards=None) -> list[str]:
-    return [
-        f"<results>/counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet"
+    """The counts of all jobs; where partial results are asked for, those that are there."""
+    counts = [
+        f"counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet"
         for method, sigma, votes in settings()
         for shard in shards()
     ]
+    if config["partial"]:
+        results = Path("results") / config["experiment"]
+        counts = [path for path in counts if (results / path).exists()]
+        if not counts:
+            raise WorkflowError(f"partial is true, but {results} has no counts yet")
+    return [f"<results>/{path}" for path in counts]
+
+
+def write_plan() -> None:
+    """Leave what the run is going to do where `python -m adds.status` finds it."""
+    plan = {
+        "experiment": config["experiment"],
+        "settings": settings(),
+        "leaders": leaders(),
+        "shards": {shard: len(range(*positions(shard))) for shard in shards()},
+        **{key: config["sampling"][key] for key in ("mode", "n0", "n")},
+    }
+    path = Path("results") / config["experiment"] / "plan.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(plan) + "\n")
 
 
 def images_source(wildcards) -> list[str]:
@@ -230,6 +252,10 @@ def leader_counts(wildcards) -> list[str]:
     ]
 
 
+def on_small_networks() -> bool:
+    return config["dataset"]["name"] == "digits"
+
+
 def sampling_settings() -> dict:
     """The part of the sampling section that changes how many samples are drawn."""
     keys = {
@@ -273,6 +299,9 @@ def figure_names() -> list[str]:
 
 
 def all_figures() -> list[str]:
+    """The figures of a whole run; partial results are shown in tables only."""
+    if config["partial"]:
+        return []
     return [
         f"<results>/figures/{name}.{suffix}"
         for name in figure_names()
@@ -286,8 +315,8 @@ def all_tables() -> list[str]:
         "clean_accuracy",
         "true_class_probability",
         "bounds",
-        "saving",
     ]
+    names += [] if config["partial"] else ["saving"]
     return [
         f"<results>/tables/{name}.{suffix}"
         for name in names
@@ -296,7 +325,7 @@ def all_tables() -> list[str]:
 
 
 def training_pictures() -> list[str]:
-    if config["diffusion"]["source"] != "train":
+    if config["diffusion"]["source"] != "train" or config["partial"]:
         return []
     return ["<models>/samples.png", "<models>/loss.png"]
 

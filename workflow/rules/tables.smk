@@ -45,6 +45,8 @@ rule tables:
     resources:
         mem_mb=2000,
         runtime=30,
+    params:
+        partial_of=config["dataset"]["images"] if config["partial"] else None,
     script:
         "../../scripts/tables.py"
 

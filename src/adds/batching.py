@@ -1,0 +1,46 @@
+"""Networks evaluated in batches of one fixed size, which shrinks where a GPU's memory is too small."""
+
+import logging
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+
+class Batches:
+    """Applies a function to a tensor of any length, batch by batch.
+
+    Networks are not bit-equal across batch sizes. Every batch is padded to ``size``, so that on one device a
+    row's numbers don't depend on which others it shares a batch with. When the GPU runs out of memory the size
+    is halved, once and for all, and the batch is tried again.
+    """
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"batch_size is {size}: it must be at least 1")
+        self.size = size
+
+    def apply(self, function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+        """Return the function's value for every row, in order."""
+        parts: list[Tensor] = []
+        done = 0
+        while done < len(rows):
+            part = rows[done : done + self.size]
+            try:
+                parts.append(self._padded(function, part))
+            except torch.OutOfMemoryError:
+                if self.size == 1:
+                    raise
+                self.size //= 2
+                logger.warning("the GPU's memory is too small: going on with batches of %d", self.size)
+                torch.cuda.empty_cache()
+                continue
+            done += len(part)
+        return torch.cat(parts)
+
+    def _padded(self, function: Callable[[Tensor], Tensor], part: Tensor) -> Tensor:
+        padding = part[-1:].expand(self.size - len(part), *part.shape[1:])
+        with torch.inference_mode():
+            return function(torch.cat([part, padding]))[: len(part)]

@@ -1,0 +1,89 @@
+"""Every job has a GPU of its own, whatever happens to the others. The GPUs are made up."""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from adds import gpus
+from adds.gpus import VISIBLE, claim, lock_folder, take_gpu, visible_gpus
+
+context = multiprocessing.get_context("fork")
+
+
+def hold(folder, jobs_per_gpu, names, taken, seconds):
+    """Take a GPU, tell which, and keep it until the process ends."""
+    gpu = None
+    while gpu is None:
+        gpu = claim(names, jobs_per_gpu=jobs_per_gpu, folder=folder)
+        time.sleep(0.005)
+    taken.put((os.getpid(), gpu, time.monotonic()))
+    time.sleep(seconds)
+
+
+@pytest.mark.parametrize(("count", "jobs_per_gpu"), [(4, 1), (3, 2)])
+def test_dozens_of_jobs_that_die_never_share_more_than_they_may(tmp_path, count, jobs_per_gpu):
+    names, slots = [f"gpu{number}" for number in range(count)], count * jobs_per_gpu
+    taken, running, rng = context.SimpleQueue(), {}, random.Random(0)
+    ended = []
+    for _ in range(48):
+        while len(running) >= slots:  # as Snakemake does with --resources gpu=
+            process, gpu = running.pop(rng.choice(list(running)))
+            os.kill(process.pid, rng.choice([signal.SIGKILL, signal.SIGTERM]))
+            process.join()
+            ended.append(gpu)
+        process = context.Process(target=hold, args=(tmp_path, jobs_per_gpu, names, taken, 60))
+        process.start()
+        pid, gpu, _ = taken.get()
+        assert pid == process.pid
+        in_use = [other for _, other in running.values()]
+        assert in_use.count(gpu) < jobs_per_gpu
+        if len(set(in_use)) < count:
+            assert gpu not in in_use, "jobs spread over the GPUs before they share one"
+        running[pid] = process, gpu
+    for process, _ in running.values():
+        process.kill()
+        process.join()
+    assert set(ended) == set(names)
+
+
+def test_a_job_waits_for_a_free_gpu_and_sees_only_its_own(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv(VISIBLE, "GPU-aa, GPU-bb")
+    monkeypatch.setattr(gpus.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(gpus, "_held", [])
+    assert visible_gpus() == ["GPU-aa", "GPU-bb"]
+    assert claim(visible_gpus(), jobs_per_gpu=1, folder=lock_folder()) == "GPU-aa"
+    taken = context.SimpleQueue()
+    other = context.Process(target=hold, args=(lock_folder(), 1, ["GPU-bb"], taken, 1))
+    other.start()
+    taken.get()
+    assert take_gpu(pause=0.05) == "GPU-bb", "it is free again when its process has ended"
+    assert os.environ[VISIBLE] == "GPU-bb"
+    assert "waiting for one" in caplog.text
+    other.join()
+
+
+def test_a_schedulers_jobs_have_locks_of_their_own(tmp_path, monkeypatch):
+    """Slurm may show every job its GPU as number 0: these are different GPUs."""
+    monkeypatch.setattr(gpus.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(gpus, "_held", [])
+    for job in ("17", "18"):
+        monkeypatch.setenv("SLURM_JOB_ID", job)
+        monkeypatch.setenv(VISIBLE, "0")
+        assert take_gpu() == "0"
+    monkeypatch.setenv("SLURM_JOB_ID", "19")
+    monkeypatch.setenv(VISIBLE, "2,3")
+    assert take_gpu() == "2"
+    monkeypatch.setenv(VISIBLE, "2,3")
+    assert take_gpu() == "3", "jobs of one group share out what the group was given"
+
+
+def test_without_a_gpu_nothing_is_taken(monkeypatch):
+    monkeypatch.setenv(VISIBLE, "")
+    assert take_gpu() is None
+    monkeypatch.delenv(VISIBLE)
+    monkeypatch.setattr(gpus, "which", lambda _: None)
+    assert visible_gpus() == []
