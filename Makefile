@@ -4,11 +4,13 @@ VENV := .venv
 INSTALLED := $(VENV)/.installed
 REPORT := results/digits/report.html
 
-.PHONY: help setup demo test lint format clean
+.PHONY: help setup demo test test-slurm bench lint format clean
 
 help:
 	@echo "make demo    set up .venv and run the embedded experiment to $(REPORT)"
 	@echo "make test    set up .venv, check the code and run the tests"
+	@echo "make bench   measure how fast it is, into docs/benchmark.md"
+	@echo "make test-slurm  the embedded experiment on a Slurm cluster that it starts here; needs root and Debian"
 	@echo "make setup   set up .venv only; then: source $(VENV)/bin/activate"
 	@echo "make lint    static checks only"
 	@echo "make format  format Python and Snakemake code"
@@ -36,6 +38,15 @@ lint: $(INSTALLED)
 
 test: lint
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n auto --dist loadgroup
+
+bench: $(INSTALLED)
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --cores all --configfile config/digits.yaml \
+		resources/digits/diffusion.pt resources/digits/classifier.pt
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m adds.benchmark
+
+test-slurm: $(INSTALLED)
+	command -v slurmctld || apt-get install --yes --no-install-recommends munge slurmctld slurmd slurm-client
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -m slurm tests/test_slurm.py
 
 format: $(INSTALLED)
 	$(VENV)/bin/ruff check --fix .

@@ -295,3 +295,20 @@ def test_sequential_mode_stops_when_it_knows(rerun):
     assert not decided["abstained"].any(), "what was decided at r = 0 is certified"
     changes["bound"] = "cohen"
     assert set(planned(rerun, **changes)) & {"certify", "merge", "train_diffusion"} == set()
+
+
+def test_partial_tables_say_what_they_rest_on(rerun):
+    counts = rerun / "results/digits/counts"
+    (counts / "adds/sigma0.5/votes5/00001.parquet").unlink()
+    for path in (counts / "carlini/sigma1.0/votes1").iterdir():
+        path.unlink()
+    jobs = planned(rerun, partial=True)
+    assert set(jobs) == {"merge", "certificates", "tables"}
+    done = run(rerun, partial=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    tables = rerun / "results/digits/tables"
+    for name in ("certified_accuracy", "clean_accuracy", "true_class_probability", "bounds"):
+        assert "PARTIAL: cells rest on 2 to 4 of 4 images." in (tables / f"{name}.md").read_text()
+    rows = (tables / "certified_accuracy.md").read_text().splitlines()
+    assert next(row for row in rows if row.startswith("| Carlini")).endswith("| - |")
+    assert planned(rerun)["certify"] == 3, "without the key the missing counts are made"

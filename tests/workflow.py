@@ -25,6 +25,7 @@ TINY = {
 
 
 def copy_project(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
     for name in ("Snakefile", "workflow", "scripts", "config", "envs", "profiles"):
         source = PROJECT / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
