@@ -1,6 +1,7 @@
 """Networks evaluated in batches of one fixed size, which shrinks where a GPU's memory is too small."""
 
 import logging
+import time
 from collections.abc import Callable
 
 import torch
@@ -21,6 +22,8 @@ class Batches:
         if size < 1:
             raise ValueError(f"batch_size is {size}: it must be at least 1")
         self.size = size
+        self.seconds = 0.0
+        """How long the function has taken in all, as far as a GPU doesn't work on after it has returned."""
 
     def apply(self, function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
         """Return the function's value for every row, in order."""
@@ -42,5 +45,8 @@ class Batches:
 
     def _padded(self, function: Callable[[Tensor], Tensor], part: Tensor) -> Tensor:
         padding = part[-1:].expand(self.size - len(part), *part.shape[1:])
+        started = time.perf_counter()
         with torch.inference_mode():
-            return function(torch.cat([part, padding]))[: len(part)]
+            values = function(torch.cat([part, padding]))[: len(part)]
+        self.seconds += time.perf_counter() - started
+        return values

@@ -104,7 +104,8 @@ def load_unet(
     half: bool = False,
 ) -> nn.Module:
     """Load a checkpoint of tensors into the UNet that ``settings`` describe; every tensor must fit."""
-    network = build_unet(settings)
+    with torch.device("meta"):  # no time and memory for weights that are replaced at once
+        network = build_unet(settings)
     load_weights(network, path)
     fuse_attention(network)
     if half:
@@ -114,7 +115,7 @@ def load_unet(
 
 
 def load_weights(network: nn.Module, path: Path | str) -> None:
-    """Load a state dict with ``weights_only=True``, naming the tensors that don't fit."""
+    """Make a file's tensors the network's own, mapped into memory; name those that don't fit."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except FileNotFoundError:
@@ -134,4 +135,4 @@ def load_weights(network: nn.Module, path: Path | str) -> None:
     if problems:
         shown = "; ".join(sorted(problems)[:5])
         raise ValueError(f"{path} doesn't fit the network of the configuration: {shown} ({len(problems)} in all)")
-    network.load_state_dict(state)
+    network.load_state_dict(state, assign=True)
