@@ -14,7 +14,8 @@ report: "workflow/report/workflow.rst"
 
 
 pathvars:
-    results=f"results/{config['experiment']}",
+    results=f"results/{config['experiment']}"
+    + ("/partial" if config["partial"] else ""),
     models=f"resources/{config['models']}",
     logs=f"logs/{config['experiment']}",
     benchmarks=f"benchmarks/{config['experiment']}",

@@ -4,16 +4,13 @@ import time
 
 STARTED = time.perf_counter()  # before the imports, which are a part of the job
 
-import json
 import logging
-from pathlib import Path
 
 import pandas as pd
 import torch
 
-from adds.assets import pipeline_of
+from adds.assets import pipeline_of, read_description
 from adds.counting import count_shard, family_ledgers, ledger_path
-from adds.gpus import take_gpu
 from adds.ledger import Ledger
 from adds.logs import configure_logging, exit_when_terminated
 from adds.naming import STEPPING
@@ -25,17 +22,18 @@ logger = logging.getLogger("adds.certify")
 
 def main(snakemake) -> None:
     params, config = snakemake.params, snakemake.config
-    checksums = {
-        name: json.loads(Path(snakemake.input[f"{name}_description"]).read_text())["sha256"]
+    models = {
+        name: read_description(snakemake.input[name], snakemake.input[f"{name}_description"])
         for name in ("diffusion", "classifier")
     }
-    identity = {**params.identity, "sha256": checksums}
     pipeline = pipeline_of(
         config,
         diffusion=snakemake.input.diffusion,
         classifier=snakemake.input.classifier,
-        many_evaluations=identity["method"] in STEPPING,
+        many_evaluations=params.identity["method"] in STEPPING,
     )
+    # Half precision is used on GPUs only, so samples of both kinds of device are kept apart.
+    identity = {**params.identity, "models": models, "device": pipeline.denoiser.device.type}
     own = {key: identity[key] for key in ("guidance_scale", "start") if key in identity}
     sampler = Sampler(
         method=identity["method"],
@@ -73,6 +71,4 @@ if __name__ == "__main__":
     )
     exit_when_terminated("samples up to the last chunk are on disk; the job goes on from there when it runs again")
     torch.set_num_threads(snakemake.threads)
-    if snakemake.config["device"] != "cpu":
-        take_gpu(jobs_per_gpu=snakemake.config["jobs_per_gpu"])
     main(snakemake)

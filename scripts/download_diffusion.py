@@ -10,9 +10,8 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0], "download_diffusion")
     params, output = snakemake.params, snakemake.output
     expected = Expected.from_settings(params.download)
-    if params.checkpoint:
-        use_local(params.checkpoint, output.weights, expected)
+    if snakemake.input:
+        use_local(snakemake.input[0], output.weights, expected)
     else:
         fetch(params.download["urls"], output.weights, expected, hint=HINT)
-    settings = {**params.model, "batch_size": snakemake.config["diffusion"]["batch_size"]}
-    describe_model(output.weights, settings, output.description)
+    describe_model(output.weights, {}, output.description)

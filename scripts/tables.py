@@ -21,7 +21,10 @@ def partial_mark(certified: pd.DataFrame, partial_of: int | None) -> str:
     if partial_of is None:
         return ""
     sizes = certified.groupby(SETTING).size()
-    return f"PARTIAL: cells rest on {sizes.min()} to {sizes.max()} of {partial_of} images. "
+    return (
+        f"PARTIAL: cells rest on {sizes.min()} to {sizes.max()} of {partial_of} images, not the same everywhere, "
+        "and sequential sampling finishes easy ones first. "
+    )
 
 
 def main(
@@ -32,8 +35,8 @@ def main(
     folder: Path,
     partial_of: int | None,
 ) -> None:
-    images = certified["index"].nunique()
-    mark = partial_mark(certified, partial_of)
+    images = "the" if partial_of is not None else certified["index"].nunique()
+    mark, partial = partial_mark(certified, partial_of), partial_of is not None
     for name, right in (
         ("certified_accuracy", is_certified(certified)),
         ("clean_accuracy", certified["correct"]),
@@ -50,7 +53,9 @@ def main(
                 " In brackets the paper's value and our difference to it by the paper's bound; * marks one that "
                 f"is more than sampling {images} images explains (95%)."
             )
-        write(table, accuracy_cells(table), value="accuracy", note=mark + note, stem=folder / name)
+        write(
+            table, accuracy_cells(table), value="accuracy", note=mark + note, partial=partial, stem=folder / name
+        )
     shares = true_class_shares(counts)
     reference = reference_of(shares)
     note = (
@@ -58,13 +63,20 @@ def main(
         f"{label(*reference)} with its 95% interval; best in bold."
     )
     table = paired_table(shares, reference)
-    write(table, paired_cells(table), value="mean", note=mark + note, stem=folder / "true_class_probability")
+    write(
+        table,
+        paired_cells(table),
+        value="mean",
+        note=mark + note,
+        partial=partial,
+        stem=folder / "true_class_probability",
+    )
     table = bounds_table(bounds)
     note = (
         f"Percent of {images} images certified at r = 0 from the same counts: bound cohen → bound two_sided "
         "(in brackets clean accuracy, which no certified accuracy can exceed); best two_sided in bold."
     )
-    write(table, bounds_cells(table), value="two_sided", note=mark + note, stem=folder / "bounds")
+    write(table, bounds_cells(table), value="two_sided", note=mark + note, partial=partial, stem=folder / "bounds")
 
 
 if __name__ == "__main__":

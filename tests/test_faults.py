@@ -36,7 +36,7 @@ class Reporting(Ledger):
     """Tells through a pipe how many samples are on disk."""
 
     def __init__(self, path, pipe):
-        super().__init__(path, IDENTITY)
+        super().__init__(path, IDENTITY, patience=0.1)
         self.pipe = pipe
 
     def append(self, chunk):

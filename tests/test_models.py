@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from adds.assets import choose_device, load_classifier
+from adds.assets import choose_device, describe_model, load_classifier, read_description
 from adds.classifiers import (
     BatchedClassifier,
     SmallClassifier,
@@ -128,6 +128,25 @@ def test_timm_models_get_their_own_size_and_normalisation(tmp_path):
     (tmp_path / "resnet.json").write_text("{}")
     with pytest.raises(ValueError, match=r"resnet\.json doesn't describe a timm model"):
         TimmDescription.read(tmp_path / "resnet.json")
+
+
+def test_weights_of_half_precision_are_widened(checkpoint):
+    state = {name: value.half() for name, value in torch.load(checkpoint, weights_only=True).items()}
+    torch.save(state, checkpoint)
+    assert {value.dtype for value in load_unet(checkpoint, TINY_UNET).state_dict().values()} == {torch.float32}
+
+
+def test_a_model_that_was_exchanged_is_refused(tmp_path):
+    weights, description = tmp_path / "model.pt", tmp_path / "model.json"
+    weights.write_bytes(b"one network")
+    describe_model(weights, {"name": "one"}, description)
+    stored = read_description(weights, description)
+    assert stored["name"] == "one"
+    weights.touch()  # a new time alone doesn't matter
+    assert read_description(weights, description) == stored
+    weights.write_bytes(b"another network")
+    with pytest.raises(ValueError, match=r"model\.pt is not the file that .*model\.json describes any more"):
+        read_description(weights, description)
 
 
 def test_no_gpu_is_said_plainly(monkeypatch):

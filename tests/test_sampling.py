@@ -61,8 +61,10 @@ def test_interrupted_runs_end_with_the_same_counts(
         drawn.append(count)
 
     path = tmp_path / "shard.jsonl"
+    killed = Ledger(path, {"run": 1})
     with pytest.raises(KilledError):
-        counts_of(sampler, image, ledger=Ledger(path, {"run": 1}), progress=die)
+        counts_of(sampler, image, ledger=killed, progress=die)
+    killed.close()
     before = sampler.pipeline.denoiser.evaluations
     tally = sampler.count(image, index=3, stage="estimation", limit=N, ledger=Ledger(path, {"run": 1}))
     assert tally.counts.tolist() == expected

@@ -17,7 +17,6 @@ from tests.slurm import cluster
 from tests.workflow import SNAKEMAKE, TINY, copy_project, merged
 
 CHANGES = {
-    "device": "auto",  # asks Slurm for a GPU; torch finds none in the made-up ones and takes the CPU
     "sigmas": [0.5],
     "methods": {"densepure": None, "adds": {"votes": [1]}, "adds_oneshot": None},
     "images_per_job": 1,
@@ -99,6 +98,7 @@ def test_lost_cancelled_and_late_jobs_change_nothing(tmp_path):
         "--slurm-init-seconds-before-status-checks=5",
         "--set-resources",
         "certify:runtime=attempt",  # minutes
+        "certify:gpu=1",  # a made-up one; the job computes on the CPU
         "--",
         TARGET,
         TABLE,  # in one Slurm job with the certificates, and with all else that takes seconds
@@ -135,12 +135,10 @@ def test_lost_cancelled_and_late_jobs_change_nothing(tmp_path):
     assert ended[late] == "TIMEOUT"
     assert ended[lost] in ("NODE_FAIL", "FAILED")
     assert (folder / TABLE).exists()
-    log = folder / "logs/digits/certify"
-    assert any("using GPU" in path.read_text() for path in log.rglob("*.log"))
 
     alone = copy_project(tmp_path / "local")
     done = subprocess.run(
-        [*experiment(alone), "--cores", "2", "--config", "device=cpu", "--", TARGET],
+        [*experiment(alone), "--cores", "2", "--", TARGET],
         cwd=alone,
         capture_output=True,
         text=True,

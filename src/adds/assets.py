@@ -17,6 +17,7 @@ from adds.classifiers import (
 )
 from adds.denoiser import Denoiser, load_unet, load_weights
 from adds.fastpath import Compiled
+from adds.gpus import take_gpu
 from adds.methods.base import Pipeline
 from adds.schedule import Schedule, evenly_spaced
 
@@ -39,9 +40,29 @@ def sha256_of(path: Path | str) -> str:
 
 
 def describe_model(weights: Path | str, settings: Mapping[str, Any], description: Path | str) -> None:
-    """Write what a weights file is beside it: its settings and its checksum."""
-    text = json.dumps({**settings, "sha256": sha256_of(weights)}, indent=2)
+    """Write what a weights file is beside it: its settings, its checksum, and the state that this describes."""
+    text = json.dumps({**settings, "sha256": sha256_of(weights), "state": _state(weights)}, indent=2)
     Path(description).write_text(text + "\n")
+
+
+def _state(path: Path | str) -> list[int]:
+    """Return size and time of change of a file, or of what a link leads to."""
+    found = Path(path).stat()
+    return [found.st_size, found.st_mtime_ns]
+
+
+def read_description(weights: Path | str, description: Path | str) -> dict[str, Any]:
+    """Return what a weights file is, after checking that it is still the file that was described.
+
+    Samples of a network that was replaced must never be counted with those of the one before.
+    """
+    stored: dict[str, Any] = json.loads(Path(description).read_text())
+    if stored.pop("state") != _state(weights) and stored["sha256"] != sha256_of(weights):
+        raise ValueError(
+            f"{weights} is not the file that {description} describes any more: delete both and run again, so that "
+            "what was sampled with the old one is not used"
+        )
+    return stored
 
 
 def load_classifier(path: Path | str, settings: Mapping[str, Any], device: torch.device) -> Classifier:
@@ -95,7 +116,9 @@ def pipeline_of(
     classifier: Path | str,
     many_evaluations: bool = False,
 ) -> Pipeline:
-    """Load both networks as a whole configuration says."""
+    """Load both networks as a whole configuration says, on a GPU of this process's own."""
+    if config["device"] != "cpu" and take_gpu(jobs_per_gpu=config["jobs_per_gpu"]) is not None:
+        choose_device("cuda")  # a GPU that torch can't use is an error, not a reason to go on without
     return load_pipeline(
         diffusion=diffusion,
         classifier=classifier,

@@ -33,14 +33,15 @@ class Batches:
             part = rows[done : done + self.size]
             try:
                 parts.append(self._padded(function, part))
+                done += len(part)
+                continue
             except torch.OutOfMemoryError:
                 if self.size == 1:
                     raise
-                self.size //= 2
-                logger.warning("the GPU's memory is too small: going on with batches of %d", self.size)
-                torch.cuda.empty_cache()
-                continue
-            done += len(part)
+            # Only here, outside the exception's reach, has the failed attempt let go of its memory.
+            self.size //= 2
+            torch.cuda.empty_cache()
+            logger.warning("the GPU's memory is too small: going on with batches of %d", self.size)
         return torch.cat(parts)
 
     def _padded(self, function: Callable[[Tensor], Tensor], part: Tensor) -> Tensor:

@@ -107,10 +107,10 @@ class TimmDescription:
 
 
 class TimmClassifier(nn.Module):
-    """A timm model with the resize and the normalisation that its own configuration asks for.
+    """A timm model with the input size and the normalisation that its own configuration asks for.
 
-    Images arrive in [-1, 1] at the diffusion model's size; they are resized with bicubic interpolation to the
-    model's input size and normalised with its mean and standard deviation. With ``half`` the network runs
+    Images arrive in [-1, 1] at the diffusion model's size; they are resized, always with bicubic interpolation, to
+    the model's input size and normalised with its mean and standard deviation. With ``half`` the network runs
     under autocast to float16, on GPUs.
     """
 

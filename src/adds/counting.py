@@ -37,13 +37,15 @@ def ledger_path(folder: Path | str, shard: str, identity: Mapping[str, Any]) -> 
 
 def family_ledgers(folder: Path | str, shard: str, identity: Mapping[str, Any]) -> list[Ledger]:
     """Open the ledgers of the same parameters that hold this method's predictions: see `adds.ledger`."""
-    leaders = {identity["method"], CONTAINED.get(identity["method"])}
     found = []
-    for path in sorted(Path(folder).glob(f"*-sigma{identity['sigma']}-votes*/{shard}-*.jsonl")):
-        other = read_identity(path)
-        own = {**identity, "method": other["method"], "votes": other["votes"]}
-        if other["method"] in leaders and other == json.loads(json.dumps(own)):
-            found.append(Ledger(path, other, read_only=True))
+    for method in filter(None, (identity["method"], CONTAINED.get(identity["method"]))):
+        for path in sorted(Path(folder).glob(f"{method}-sigma{identity['sigma']}-votes*/{shard}-*.jsonl")):
+            other = read_identity(path)
+            if other is None or path == ledger_path(folder, shard, identity):
+                continue
+            own = {**identity, "method": method, "votes": other["votes"]}
+            if other == json.loads(json.dumps(own)):
+                found.append(Ledger(path, other, read_only=True))
     return found
 
 

@@ -135,4 +135,5 @@ def load_weights(network: nn.Module, path: Path | str) -> None:
     if problems:
         shown = "; ".join(sorted(problems)[:5])
         raise ValueError(f"{path} doesn't fit the network of the configuration: {shown} ({len(problems)} in all)")
-    network.load_state_dict(state, assign=True)
+    fitting = {name: state[name].to(tensor.dtype) for name, tensor in expected.items()}
+    network.load_state_dict(fitting, assign=True)

@@ -48,19 +48,26 @@ class Compiled:
 
     def __init__(self, network: nn.Module) -> None:
         self._plain = network
-        self._network: Callable[[Tensor, Tensor], Tensor] | None = None
+        self._chosen: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def __call__(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
         """Evaluate the network."""
-        if self._network is None:
-            from torch._dynamo.exc import TorchDynamoException  # takes seconds, which only compilation should cost
-            from torch._inductor.exc import InductorError
+        if self._chosen is None:
+            return self._first(x_t, timesteps)
+        return self._chosen(x_t, timesteps)
 
-            self._network = torch.compile(self._plain, dynamic=False)
-            try:
-                return self._network(x_t, timesteps)
-            except (TorchDynamoException, InductorError) as error:
-                reason = str(error).strip().splitlines()[0]
-                logger.warning("the diffusion model can't be compiled here and runs slower: %s", reason)
-                self._network = self._plain
-        return self._network(x_t, timesteps)
+    def _first(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
+        from torch._dynamo.exc import TorchDynamoException  # takes seconds, which only compilation should cost
+        from torch._inductor.exc import InductorError
+
+        compiled = torch.compile(self._plain, dynamic=False)
+        try:
+            evaluated: Tensor = compiled(x_t, timesteps)
+        except (TorchDynamoException, InductorError) as error:
+            reason = str(error).strip().splitlines()[0]
+            logger.warning("the diffusion model can't be compiled here and runs slower: %s", reason)
+            self._chosen = self._plain
+            evaluated = self._plain(x_t, timesteps)
+        else:
+            self._chosen = compiled
+        return evaluated

@@ -28,7 +28,7 @@ _held: list[IO[str]] = []  # a lock lasts as long as its file is open
 def visible_gpus() -> list[str]:
     """Return the names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES wants them."""
     if VISIBLE in os.environ:
-        return [name.strip() for name in os.environ[VISIBLE].split(",") if name.strip()]
+        return [name.strip() for name in os.environ[VISIBLE].split(",") if name.strip() not in ("", "-1")]
     if which("nvidia-smi") is None:
         return []
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout

@@ -14,6 +14,7 @@ import fcntl
 import json
 import logging
 import os
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from adds.noise import Stage
 logger = logging.getLogger(__name__)
 
 Classes = NDArray[np.uint16]
+
+LOCK_PATIENCE = 600.0
+"""Seconds to wait for a ledger's lock: file servers may hold that of a node that is lost for a minute or two."""
 
 
 @dataclass(frozen=True)
@@ -96,22 +100,30 @@ def _records(data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
         yield json.loads(text), offset
 
 
-def read_identity(path: Path | str) -> dict[str, Any]:
-    """Return the identity that a ledger's first line states."""
-    for record, _ in _records(Path(path).read_bytes()):
-        return dict(record["identity"])
-    raise ValueError(f"{path} is not a ledger: its first line is damaged")
+def read_identity(path: Path | str) -> dict[str, Any] | None:
+    """Return the identity that a ledger's first line states, or None where there is no such line (yet)."""
+    with Path(path).open("rb") as file:
+        for record, _ in _records(file.readline()):
+            return dict(record["identity"])
+    return None
 
 
 class Ledger:
     """The chunks that were drawn so far under one identity: everything that determines a prediction."""
 
-    def __init__(self, path: Path | str, identity: Mapping[str, Any], *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        identity: Mapping[str, Any],
+        *,
+        read_only: bool = False,
+        patience: float = LOCK_PATIENCE,
+    ) -> None:
         self.path = Path(path)
         self.identity: dict[str, Any] = json.loads(json.dumps(identity))
         self._header = {"identity": self.identity}
         self._chunks: dict[tuple[int, Stage], list[Chunk]] = {}
-        self._file = None if read_only else self._lock()
+        self._file = None if read_only else self._lock(patience)
         data = self.path.read_bytes() if self.path.exists() else b""
         records = list(_records(data))
         foreign = records[0][0] != self._header if records else b"\n" in data
@@ -124,21 +136,27 @@ class Ledger:
         if self._file is not None:
             self._prepare(self._file, data, intact=records[-1][1] if records else 0, foreign=foreign)
 
-    def _lock(self) -> IO[bytes]:
-        """Open the file for this process alone, until it ends."""
+    def _lock(self, patience: float) -> IO[bytes]:
+        """Open the file for this process alone, until it ends; wait for another one that has it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         file = self.path.open("ab")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise RuntimeError(
-                f"another process is drawing samples into {self.path}: wait for it or stop it, then run this job "
-                "again"
-            ) from None
-        except OSError as error:
-            logger.warning("%s can't be locked on this file system (%s): start no job twice", self.path, error)
-        return file
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    file.close()
+                    raise RuntimeError(
+                        f"another process is drawing samples into {self.path}: stop it, or run this job later"
+                    ) from None
+                logger.warning("waiting for another process that is drawing samples into %s", self.path)
+                time.sleep(min(30.0, patience))
+            except OSError as error:
+                logger.warning("%s can't be locked on this file system (%s): start no job twice", self.path, error)
+                return file
+            else:
+                return file
 
     def _prepare(self, file: IO[bytes], data: bytes, *, intact: int, foreign: bool) -> None:
         """Cut off what was damaged, so that new chunks follow on the last intact one; set a foreign file aside."""

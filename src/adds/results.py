@@ -129,10 +129,11 @@ def paired_table(shares: pd.DataFrame, reference: tuple[str, int]) -> pd.DataFra
     wide = shares.pivot(index="index", columns=SETTING, values="p_true")
     rows = []
     for method, sigma, votes in wide.columns:
-        own = wide[method, sigma, votes].to_numpy()
-        difference = own - wide[reference[0], sigma, reference[1]].to_numpy()
-        mean, low, high = mean_interval(own)
-        rows.append((method, sigma, votes, len(own), mean, low, high, *mean_interval(difference)))
+        own = wide[method, sigma, votes].dropna()
+        other = wide.get((reference[0], sigma, reference[1]), pd.Series(dtype=float))
+        difference = (own - other).dropna().to_numpy()  # partial results: over the images that both have
+        compared = mean_interval(difference) if len(difference) else (np.nan, np.nan, np.nan)
+        rows.append((method, sigma, votes, len(own), *mean_interval(own.to_numpy()), *compared))
     return pd.DataFrame(
         rows,
         columns=[

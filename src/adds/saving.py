@@ -59,7 +59,8 @@ def replay(selection: Classes, estimation: Classes, *, classes: int, sigma: floa
 def open_recorded(folder: Path | str, hashes: set[str]) -> list[Ledger]:
     """Open the ledgers of the runs with these identities."""
     files = [file for file in sorted(Path(folder).glob("*/*.jsonl")) if file.stem.split("-")[-1] in hashes]
-    return [Ledger(file, read_identity(file), read_only=True) for file in files]
+    identities = {file: read_identity(file) for file in files}
+    return [Ledger(file, identity, read_only=True) for file, identity in identities.items() if identity]
 
 
 def sequence(chunks: Iterable[Chunk], method: str, votes: int) -> Classes:

@@ -71,16 +71,22 @@ def html(cells: Cells, best: set[tuple[Setting, float]], sigmas: list[float], no
     return f"<!DOCTYPE html><html><head>{head}</head><body>{body}</body></html>\n"
 
 
-def write(table: pd.DataFrame, cells: Cells, *, value: str, note: str, stem: Path | str) -> None:
-    """Write one table in all formats; ``note`` says how to read it."""
+def write(
+    table: pd.DataFrame, cells: Cells, *, value: str, note: str, stem: Path | str, partial: bool = False
+) -> None:
+    """Write one table in all formats; ``note`` says how to read it.
+
+    In a table of ``partial`` results nothing is the best: its cells rest on different images.
+    """
     sigmas = sorted(table["sigma"].unique())
-    best = _best(table, value)
+    best = set() if partial else _best(table, value)
     stem = Path(stem)
     stem.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(f"{stem}.csv", index=False)
     stem.with_suffix(".md").write_text(markdown(cells, best, sigmas) + "\n" + note + "\n")
     stem.with_suffix(".html").write_text(html(cells, best, sigmas, note))
-    stem.with_suffix(".tex").write_text(f"% {note}\n" + latex(cells, best, sigmas))
+    mark = "PARTIAL " if partial else ""
+    stem.with_suffix(".tex").write_text(f"% {note}\n" + mark + latex(cells, best, sigmas))
 
 
 def accuracy_cells(table: pd.DataFrame) -> Cells:
@@ -100,7 +106,8 @@ def paired_cells(table: pd.DataFrame) -> Cells:
     cells = {}
     for row in table.itertuples():
         text = f"{100 * row.mean:.1f}"
-        if row.difference_low != 0 or row.difference_high != 0:  # the reference has no difference to itself
+        # The reference has no difference to itself, nor has what shares no image with it.
+        if row.difference == row.difference and (row.difference_low != 0 or row.difference_high != 0):
             low, high = 100 * row.difference_low, 100 * row.difference_high
             text += f" ({100 * row.difference:+.1f} [{low:+.1f}, {high:+.1f}])"
         cells[(row.method, row.votes), row.sigma] = text

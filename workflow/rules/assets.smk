@@ -50,6 +50,8 @@ rule train_classifier:
 
 
 rule download_diffusion:
+    input:
+        config["diffusion"].get("checkpoint") or [],
     output:
         weights="<models>/diffusion.pt",
         description="<models>/diffusion.json",
@@ -65,8 +67,6 @@ rule download_diffusion:
         mem_mb=2000,
         runtime=30,
     params:
-        model=model_settings("diffusion"),
-        checkpoint=config["diffusion"].get("checkpoint"),
         download=config["diffusion"].get("download"),
     script:
         "../../scripts/download_diffusion.py"
@@ -88,8 +88,9 @@ rule download_classifier:
         mem_mb=2000,
         runtime=30,
     params:
-        model=model_settings("classifier"),
+        name=config["classifier"]["name"],
         revision=config["classifier"].get("revision"),
+        classes=config["classifier"]["classes"],
     script:
         "../../scripts/download_classifier.py"
 

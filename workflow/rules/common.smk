@@ -157,12 +157,14 @@ def all_counts(wildcards=None) -> list[str]:
         for method, sigma, votes in settings()
         for shard in shards()
     ]
-    if config["partial"]:
-        results = Path("results") / config["experiment"]
-        counts = [path for path in counts if (results / path).exists()]
-        if not counts:
-            raise WorkflowError(f"partial is true, but {results} has no counts yet")
-    return [f"<results>/{path}" for path in counts]
+    if not config["partial"]:
+        return [f"<results>/{path}" for path in counts]
+    # As they are, wherever they come from: <results> is another folder here, so no job is run for them.
+    results = Path("results") / config["experiment"]
+    there = [str(results / path) for path in counts if (results / path).exists()]
+    if not there:
+        raise WorkflowError(f"partial is true, but {results} has no counts yet")
+    return there
 
 
 def write_plan() -> None:
@@ -194,11 +196,15 @@ def archive() -> str:
 
 def prepared_images() -> dict:
     """The part of the dataset section that says which images there are."""
-    keys = {"digits": (), "cifar10": ("stride",), "imagenet": ("list",)}
-    return {
-        key: config["dataset"][key]
-        for key in ("name", *keys[config["dataset"]["name"]])
-    }
+    keys = ("name", "stride") if config["dataset"]["name"] == "cifar10" else ("name",)
+    return {key: config["dataset"][key] for key in keys}
+
+
+def image_lists() -> list[str]:
+    """ImageNet's images that are used, and its classes."""
+    if config["dataset"]["name"] != "imagenet":
+        return []
+    return [config["dataset"]["list"], "config/imagenet_classes.csv"]
 
 
 def model_settings(section: str) -> dict:
@@ -377,6 +383,8 @@ def cost() -> str:
 def summary() -> str:
     """What a finished run tells in the terminal: the tables, and where everything is."""
     folder = Path("results") / config["experiment"]
+    if config["partial"]:
+        folder /= "partial"
     if not (folder / "tables").exists():
         return ""
     lines = [""]

@@ -4,7 +4,8 @@
 
 rule prepare_images:
     input:
-        images_source,
+        lists=image_lists(),
+        source=images_source,
     output:
         "<models>/images.csv",
     log:
