@@ -36,6 +36,12 @@ def load_pictures(images: pd.DataFrame, *, size: int) -> list[Picture]:
     ]
 
 
+def _noise(pipeline: Pipeline, picture: Picture, sigma: float, seed: int) -> Noise:
+    """Return the noise that certification's selection samples of this image have."""
+    device = pipeline.denoiser.device
+    return Noise(seed=seed, stage="selection", image=picture.index, sigma=sigma, device=device)
+
+
 def denoised_pictures(
     pipeline: Pipeline,
     images: list[Picture],
@@ -55,13 +61,7 @@ def denoised_pictures(
     sample = torch.zeros(1, dtype=torch.long)
     pictures, rows = [], []
     for row, picture in enumerate(images):
-        noise = Noise(
-            seed=seed,
-            stage="selection",
-            image=picture.index,
-            sigma=sigma,
-            device=pipeline.denoiser.device,
-        )
+        noise = _noise(pipeline, picture, sigma, seed)
         query = Query(picture.image, sigma, guidance_scale=guidance_scale or 0.0, start=start)
         columns = [
             ("original", picture.image[None] * 2 - 1),
@@ -116,12 +116,6 @@ def budget_by_step(
         )
 
     query = Query(picture.image, sigma, guidance_scale=guidance_scale)
-    noise = Noise(
-        seed=seed,
-        stage="selection",
-        image=picture.index,
-        sigma=sigma,
-        device=pipeline.denoiser.device,
-    )
+    noise = _noise(pipeline, picture, sigma, seed)
     guide(pipeline, query, torch.arange(trajectories), noise, observe)
     return pd.DataFrame(rows)

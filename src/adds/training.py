@@ -24,6 +24,7 @@ Record = dict[str, float]
 
 WARM_UP_STEPS = 100
 EMA_DECAY = 0.999
+LOG_EVERY = 100
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,16 @@ def _learning_rate(step: int, settings: TrainingSettings) -> float:
     """Return a linear warm-up followed by a cosine to zero."""
     warm_up = min(1.0, (step + 1) / WARM_UP_STEPS)
     return settings.learning_rate * warm_up * (1 + math.cos(math.pi * step / settings.steps)) / 2
+
+
+def _logs(step: int, settings: TrainingSettings) -> bool:
+    """Tell whether the loss is logged after this step."""
+    return (step + 1) % LOG_EVERY == 0 or step + 1 == settings.steps
+
+
+def _record(step: int, losses: float, **held_out: float) -> Record:
+    """Return the mean of the losses since the last record, which ``losses`` is the sum of."""
+    return {"step": step + 1, "loss": losses / (step % LOG_EVERY + 1), **held_out}
 
 
 def training_process(schedule_name: str, timesteps: int) -> SpacedDiffusion:
@@ -97,15 +108,8 @@ def train_diffusion(
             for kept, new in zip(average.parameters(), network.parameters(), strict=True):
                 kept.lerp_(new, 1 - decay)
         running += float(loss.detach())
-        if (step + 1) % 100 == 0 or step + 1 == settings.steps:
-            done = (step % 100) + 1
-            log.append(
-                {
-                    "step": step + 1,
-                    "loss": running / done,
-                    "held_out_mse": held_out_mse(average, process, test),
-                }
-            )
+        if _logs(step, settings):
+            log.append(_record(step, running, held_out_mse=held_out_mse(average, process, test)))
             bar.set_postfix(loss=f"{log[-1]['loss']:.4f}", held_out=f"{log[-1]['held_out_mse']:.4f}")
             running = 0.0
     return average.eval(), log
@@ -161,14 +165,7 @@ def train_classifier(
         loss.backward()
         optimizer.step()
         running += float(loss.detach())
-        if (step + 1) % 100 == 0 or step + 1 == settings.steps:
-            done = (step % 100) + 1
-            log.append(
-                {
-                    "step": step + 1,
-                    "loss": running / done,
-                    "held_out_accuracy": accuracy(network, test),
-                }
-            )
+        if _logs(step, settings):
+            log.append(_record(step, running, held_out_accuracy=accuracy(network, test)))
             running = 0.0
     return network.eval(), log
