@@ -14,8 +14,7 @@ report: "workflow/report/workflow.rst"
 
 
 pathvars:
-    results=f"results/{config['experiment']}"
-    + ("/partial" if config["partial"] else ""),
+    results=results_folder(),
     models=f"resources/{config['models']}",
     logs=f"logs/{config['experiment']}",
     benchmarks=f"benchmarks/{config['experiment']}",

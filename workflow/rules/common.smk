@@ -150,6 +150,12 @@ def positions(shard: str) -> list[int]:
     return [first, min(first + config["images_per_job"], config["dataset"]["images"])]
 
 
+def results_folder() -> str:
+    """Where results go; partial ones are kept apart, so that they are never mistaken for whole ones."""
+    parts = [config["experiment"]] + (["partial"] if config["partial"] else [])
+    return str(Path("results", *parts))
+
+
 def all_counts(wildcards=None) -> list[str]:
     """The counts of all jobs; where partial results are asked for, those that are there."""
     counts = [
@@ -382,9 +388,7 @@ def cost() -> str:
 
 def summary() -> str:
     """What a finished run tells in the terminal: the tables, and where everything is."""
-    folder = Path("results") / config["experiment"]
-    if config["partial"]:
-        folder /= "partial"
+    folder = Path(results_folder())
     if not (folder / "tables").exists():
         return ""
     lines = [""]
