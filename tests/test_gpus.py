@@ -14,36 +14,41 @@ from adds.gpus import VISIBLE, claim, lock_folder, take_gpu, visible_gpus
 context = multiprocessing.get_context("fork")
 
 
-def hold(folder, jobs_per_gpu, names, taken, seconds):
+def hold(folder, jobs_per_gpu, names, pipe, seconds):
     """Take a GPU, tell which, and keep it until the process ends."""
     gpu = None
     while gpu is None:
         gpu = claim(names, jobs_per_gpu=jobs_per_gpu, folder=folder)
         time.sleep(0.005)
-    taken.put((os.getpid(), gpu, time.monotonic()))
+    pipe.send(gpu)
     time.sleep(seconds)
+
+
+def start(folder, jobs_per_gpu, names, seconds):
+    """Start a process that takes a GPU; return both. Its own pipe has no lock that a kill could leave held."""
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=hold, args=(folder, jobs_per_gpu, names, theirs, seconds))
+    process.start()
+    theirs.close()
+    return process, ours.recv()
 
 
 @pytest.mark.parametrize(("count", "jobs_per_gpu"), [(4, 1), (3, 2)])
 def test_dozens_of_jobs_that_die_never_share_more_than_they_may(tmp_path, count, jobs_per_gpu):
     names, slots = [f"gpu{number}" for number in range(count)], count * jobs_per_gpu
-    taken, running, rng = context.SimpleQueue(), {}, random.Random(0)
-    ended = []
+    running, ended, rng = {}, [], random.Random(0)
     for _ in range(48):
         while len(running) >= slots:  # as Snakemake does with --resources gpu=
             process, gpu = running.pop(rng.choice(list(running)))
             os.kill(process.pid, rng.choice([signal.SIGKILL, signal.SIGTERM]))
             process.join()
             ended.append(gpu)
-        process = context.Process(target=hold, args=(tmp_path, jobs_per_gpu, names, taken, 60))
-        process.start()
-        pid, gpu, _ = taken.get()
-        assert pid == process.pid
+        process, gpu = start(tmp_path, jobs_per_gpu, names, 60)
         in_use = [other for _, other in running.values()]
         assert in_use.count(gpu) < jobs_per_gpu
         if len(set(in_use)) < count:
             assert gpu not in in_use, "jobs spread over the GPUs before they share one"
-        running[pid] = process, gpu
+        running[process.pid] = process, gpu
     for process, _ in running.values():
         process.kill()
         process.join()
@@ -56,10 +61,7 @@ def test_a_job_waits_for_a_free_gpu_and_sees_only_its_own(tmp_path, monkeypatch,
     monkeypatch.setattr(gpus, "_held", [])
     assert visible_gpus() == ["GPU-aa", "GPU-bb"]
     assert claim(visible_gpus(), jobs_per_gpu=1, folder=lock_folder()) == "GPU-aa"
-    taken = context.SimpleQueue()
-    other = context.Process(target=hold, args=(lock_folder(), 1, ["GPU-bb"], taken, 1))
-    other.start()
-    taken.get()
+    other, _ = start(lock_folder(), 1, ["GPU-bb"], 1)
     assert take_gpu(pause=0.05) == "GPU-bb", "it is free again when its process has ended"
     assert os.environ[VISIBLE] == "GPU-bb"
     assert "waiting for one" in caplog.text
