@@ -36,7 +36,7 @@ def test_exact_sum_of_costs_never_exceeds_the_budget(sigma, scale, steps):
     for coef_x0, values in steps:
         std = torch.tensor(values, dtype=torch.float32).view(2, 2)
         used = privacy.spend(scale=scale, coef_x0=coef_x0, std=std)
-        assert bool((used.double() <= scale * (1 + 1e-6)).all())
+        assert bool((used.double() <= scale * (1 + 1e-6) + 1e-37).all())  # float32's least normal number
         for i, (s, noise) in enumerate(zip(used.flatten().tolist(), std.flatten().tolist(), strict=True)):
             if noise == 0:
                 assert s == 0
