@@ -20,8 +20,6 @@ CHANGES = {
     "sigmas": [0.5],
     "methods": {"densepure": None, "adds": {"votes": [1]}, "adds_oneshot": None},
     "images_per_job": 1,
-    # The same as locally, where jobs are compiled; here eight nodes' worth of them share two cores.
-    "diffusion": {"compile": False},
 }
 TARGET = "results/digits/certificates.csv"
 TABLE = "results/digits/tables/certified_accuracy.csv"

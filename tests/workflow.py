@@ -13,7 +13,7 @@ SNAKEMAKE = Path(sys.executable).with_name("snakemake")
 
 TINY = {
     "dataset": {"images": 4},
-    "diffusion": {"batch_size": 8, "training": {"steps": 20, "batch_size": 16}},
+    "diffusion": {"batch_size": 8, "compile": False, "training": {"steps": 20, "batch_size": 16}},
     "classifier": {"training": {"steps": 150}},
     "sigmas": [0.5, 1.0],
     "guidance_scale": {"0.5": 0.8, "1.0": 0.8},
