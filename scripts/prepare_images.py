@@ -14,12 +14,12 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0], "prepare_images")
     target = Path(snakemake.output[0])
     folder = target.with_suffix("")
-    dataset, source = snakemake.params.dataset, snakemake.input.get("source")
+    dataset = snakemake.params.dataset
     if dataset["name"] == "digits":
         table = prepare_digits(folder)
     elif dataset["name"] == "cifar10":
-        table = prepare_cifar10(source, dataset["stride"], class_names("cifar10"), folder)
+        table = prepare_cifar10(snakemake.input.source[0], dataset["stride"], class_names("cifar10"), folder)
     else:
         listed = read_list(snakemake.input.lists[0], pd.read_csv(snakemake.input.lists[1]))
-        table = prepare_imagenet(source, listed, folder)
+        table = prepare_imagenet(snakemake.input.source[0], listed, folder)
     table.to_csv(target, index=False)
