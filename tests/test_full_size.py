@@ -6,7 +6,6 @@ Slow, so not part of `make test`: run it with `pytest -m slow tests/test_full_si
 
 import hashlib
 import io
-import json
 import os
 import subprocess
 from dataclasses import asdict
@@ -18,6 +17,7 @@ import torch
 import yaml
 from PIL import Image
 
+from adds.assets import describe_model
 from adds.classifiers import TimmDescription, import_timm
 from adds.denoiser import build_unet
 from tests.test_subset import LIST
@@ -47,7 +47,7 @@ def test_one_job_with_the_papers_networks(tmp_path):
     torch.save(random_weights(unet), checkpoint)
     beit = import_timm().create_model(CONFIG["classifier"]["name"], pretrained=False)
     torch.save(beit.state_dict(), models / "classifier.pt")
-    (models / "classifier.json").write_text(json.dumps({**asdict(TimmDescription.of(beit)), "sha256": "random"}))
+    describe_model(models / "classifier.pt", asdict(TimmDescription.of(beit)), models / "classifier.json")
     for row in LIST.itertuples():
         pixels = np.random.default_rng(row.index).integers(0, 255, (300, 400, 3), dtype=np.uint8)
         jpeg = io.BytesIO()

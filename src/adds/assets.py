@@ -57,7 +57,7 @@ def read_description(weights: Path | str, description: Path | str) -> dict[str, 
     Samples of a network that was replaced must never be counted with those of the one before.
     """
     stored: dict[str, Any] = json.loads(Path(description).read_text())
-    if stored.pop("state") != _state(weights) and stored["sha256"] != sha256_of(weights):
+    if stored.pop("state", None) != _state(weights) and stored["sha256"] != sha256_of(weights):
         raise ValueError(
             f"{weights} is not the file that {description} describes any more: delete both and run again, so that "
             "what was sampled with the old one is not used"
