@@ -1,6 +1,5 @@
 """CIFAR-10 from a stand-in of its binary archive, and a network that sees rescaled timesteps."""
 
-import io
 import tarfile
 
 import numpy as np
@@ -12,17 +11,15 @@ from adds.denoiser import Denoiser
 from adds.images import load_image
 from adds.listing import class_names
 from adds.schedule import Schedule
+from tests.test_subset import archive
 
 
 def cifar_archive(path, images=200, labels=None):
     """Write the archive with random images, of the classes 0, 1, ..., 9, 0, ... unless told otherwise."""
     records = np.random.default_rng(0).integers(0, 256, (images, RECORD), dtype=np.uint8)
     records[:, 0] = np.arange(images) % 10 if labels is None else labels
-    with tarfile.open(path, "w:gz") as tar:
-        for name, data in (("cifar-10-batches-bin/data_batch_1.bin", b"x"), (TEST_BATCH, records.tobytes())):
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
+    batches = {"cifar-10-batches-bin/data_batch_1.bin": b"x", TEST_BATCH: records.tobytes()}
+    archive(path, batches, contents=list(batches.values()).__getitem__, mode="w:gz")
     return records
 
 

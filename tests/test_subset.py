@@ -23,8 +23,8 @@ def jpeg(seed):
     return buffer.getvalue()
 
 
-def archive(path, names, contents=jpeg):
-    with tarfile.open(path, "w") as tar:
+def archive(path, names, contents=jpeg, mode="w"):
+    with tarfile.open(path, mode) as tar:
         for seed, name in enumerate(names):
             data = contents(seed)
             member = tarfile.TarInfo(name)

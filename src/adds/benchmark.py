@@ -31,7 +31,7 @@ from adds.methods.base import Pipeline
 from adds.naming import STEPPING, VOTING, label
 from adds.privacy import squared_budget, unit_cost
 from adds.sampling import Sampler
-from adds.schedule import Grid, Schedule, model_sigma, to_model
+from adds.schedule import model_sigma, to_model
 from adds.training import training_process
 
 SIGMA = 0.6
@@ -91,7 +91,7 @@ def peers_loop(
     Nothing is shared between votes but ADDS's guided part, and a batch goes on until its last trajectory is done.
     """
     schedule, grid = pipeline.denoiser.schedule, pipeline.grid
-    process = respaced_process(schedule_name, schedule, grid)
+    process = training_process(schedule_name, len(schedule), kept=grid.timesteps)
     clean = to_model(image)
 
     def start(count: int) -> tuple[Tensor, int]:
@@ -145,24 +145,6 @@ def peers_loop(
                 counts += torch.bincount(ballots.mode(dim=0).values, minlength=len(counts))
 
     return loop
-
-
-def respaced_process(schedule_name: str, schedule: Schedule, grid: Grid) -> Any:
-    """Return guided_diffusion's own process over the grid's timesteps."""
-    whole = training_process(schedule_name, len(schedule))
-    return type(whole)(
-        use_timesteps=grid.timesteps,
-        betas=whole_betas(schedule),
-        model_mean_type=whole.model_mean_type,
-        model_var_type=whole.model_var_type,
-        loss_type=whole.loss_type,
-    )
-
-
-def whole_betas(schedule: Schedule) -> Any:
-    """Return beta_t = 1 - abar_t / abar_{t-1} of the original process."""
-    alphas_bar = schedule.alphas_bar
-    return 1 - alphas_bar / [1.0, *alphas_bar[:-1]]
 
 
 def methods_table(plain: Network, compiled: Network, folder: Path, schedule_name: str) -> Table:

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,10 +52,13 @@ def _record(step: int, losses: float, **held_out: float) -> Record:
     return {"step": step + 1, "loss": losses / (step % LOG_EVERY + 1), **held_out}
 
 
-def training_process(schedule_name: str, timesteps: int) -> SpacedDiffusion:
-    """Build the forward process with guided_diffusion's hybrid loss: noise by MSE, variance by the bound."""
+def training_process(schedule_name: str, timesteps: int, kept: Iterable[int] | None = None) -> SpacedDiffusion:
+    """Build the forward process with guided_diffusion's hybrid loss: noise by MSE, variance by the bound.
+
+    ``kept`` respaces it to some of its timesteps.
+    """
     return SpacedDiffusion(
-        use_timesteps=range(timesteps),
+        use_timesteps=range(timesteps) if kept is None else kept,
         betas=gaussian_diffusion.get_named_beta_schedule(schedule_name, timesteps),
         model_mean_type=gaussian_diffusion.ModelMeanType.EPSILON,
         model_var_type=gaussian_diffusion.ModelVarType.LEARNED_RANGE,
