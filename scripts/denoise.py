@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from adds.assets import pipeline_of
+from adds.assets import claim_device, load_pipeline
 from adds.listing import class_names
 from adds.logs import configure_logging
 from adds.naming import in_order
@@ -14,8 +14,16 @@ from adds.pictures import denoised_pictures, load_pictures
 def main(snakemake) -> None:
     params, config = snakemake.params, snakemake.config
     size = config["diffusion"]["unet"]["image_size"]
+    pipeline = load_pipeline(
+        config,
+        diffusion=snakemake.input.diffusion,
+        classifier=snakemake.input.classifier,
+        device=claim_device(config),
+    )
+    # One sample at a time is denoised: batches that are filled up with padding would be all but wasted.
+    pipeline.denoiser.batches.size = pipeline.classifier.batches.size = 1
     pictures, drawn = denoised_pictures(
-        pipeline_of(config, diffusion=snakemake.input.diffusion, classifier=snakemake.input.classifier),
+        pipeline,
         load_pictures(pd.read_csv(snakemake.input.images).head(params.images), size=size),
         in_order((method, 1) for method in params.methods),
         sigma=float(snakemake.wildcards.sigma),

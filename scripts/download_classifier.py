@@ -5,8 +5,8 @@ from dataclasses import asdict
 import torch
 from torch import nn
 
-from adds.assets import describe_model
 from adds.classifiers import TimmClassifier, TimmDescription, pretrained
+from adds.descriptions import describe_model
 from adds.logs import configure_logging
 
 

@@ -1,6 +1,6 @@
 """Get the diffusion model's checkpoint: from a local copy, or from its address."""
 
-from adds.assets import describe_model
+from adds.descriptions import describe_model
 from adds.fetch import Expected, fetch, use_local
 from adds.logs import configure_logging
 

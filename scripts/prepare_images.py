@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from adds.cifar import prepare_cifar10
-from adds.images import prepare_digits
+from adds.digits import prepare_digits
 from adds.listing import class_names
 from adds.logs import configure_logging
 from adds.subset import prepare_imagenet, read_list

@@ -3,14 +3,19 @@
 import pandas as pd
 import torch
 
-from adds.assets import pipeline_of
+from adds.assets import claim_device, load_pipeline
 from adds.logs import configure_logging
 from adds.pictures import budget_by_step, load_pictures
 
 
 def main(snakemake) -> None:
     params, config = snakemake.params, snakemake.config
-    pipeline = pipeline_of(config, diffusion=snakemake.input.diffusion, classifier=snakemake.input.classifier)
+    pipeline = load_pipeline(
+        config,
+        diffusion=snakemake.input.diffusion,
+        classifier=snakemake.input.classifier,
+        device=claim_device(config),
+    )
     size = config["diffusion"]["unet"]["image_size"]
     picture = load_pictures(pd.read_csv(snakemake.input.images).head(1), size=size)[0]
     tables = [

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from adds.assets import describe_model
+from adds.descriptions import describe_model
 from adds.digits import load_split
 from adds.logs import configure_logging
 from adds.schedule import Schedule

@@ -18,7 +18,7 @@ from adds.batching import Batches
 from adds.classifiers import BatchedClassifier
 from adds.counting import count_shard
 from adds.denoiser import Denoiser
-from adds.images import prepare_digits
+from adds.digits import prepare_digits
 from adds.ledger import Ledger
 from adds.logs import exit_when_terminated
 from adds.methods.base import Pipeline
@@ -58,7 +58,16 @@ def job(schedule, images, ledger) -> pd.DataFrame:
     )
     sampler = Sampler("adds", pipeline, sigma=0.6, votes=2, chunk_size=CHUNK, keep_oneshot=True)
     size = SampleSize(n0=16, n=40)
-    counts = count_shard(sampler, images, image_size=8, size=size, ledger=ledger, family=[], identity=IDENTITY)
+    counts = count_shard(
+        sampler.counter,
+        images,
+        image_size=8,
+        size=size,
+        ledger=ledger,
+        family=[],
+        identity=IDENTITY,
+        device="cpu",
+    )
     return counts.drop(columns=["seconds"])
 
 

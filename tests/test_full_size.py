@@ -17,9 +17,9 @@ import torch
 import yaml
 from PIL import Image
 
-from adds.assets import describe_model
 from adds.classifiers import TimmDescription, import_timm
 from adds.denoiser import build_unet
+from adds.descriptions import describe_model
 from tests.test_subset import LIST
 from tests.workflow import PROJECT, SNAKEMAKE, copy_project
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from adds.assets import choose_device, describe_model, load_classifier, read_description
+from adds.assets import choose_device, load_classifier
 from adds.classifiers import (
     BatchedClassifier,
     SmallClassifier,
@@ -21,7 +21,9 @@ from adds.classifiers import (
     load_small_classifier,
 )
 from adds.denoiser import Denoiser, load_unet, load_weights
-from adds.images import load_image, prepare_digits
+from adds.descriptions import describe_model, read_description
+from adds.digits import prepare_digits
+from adds.images import load_image
 from adds.listing import first_images
 from tests.conftest import TINY_UNET, random_unet
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from scipy import stats
 
-from adds.noise import Noise, philox
+from adds.noise import Noise, philox, philox_in_torch
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,9 @@ from adds.noise import Noise, philox
         ),
     ],
 )
-def test_philox_known_answers(counter, key, expected):
-    words = philox(tuple(torch.tensor(word) for word in counter), key)
+@pytest.mark.parametrize("implementation", [philox, philox_in_torch])
+def test_philox_known_answers(implementation, counter, key, expected):
+    words = implementation([torch.tensor([word]) for word in counter], key)
     assert tuple(int(word) for word in words) == expected
 
 
@@ -103,3 +104,11 @@ def test_votes_can_differ_by_row():
     rows = draw(samples=[5, 5, 5], votes=torch.tensor([1, 2, 1]))
     assert torch.equal(rows[0], rows[2])
     assert torch.equal(rows[1:2], draw(samples=[5], votes=2))
+
+
+def test_cpus_and_gpus_draw_the_same_words():
+    """GPUs use torch's integers, CPUs numpy's."""
+    key = (0xA4093822, 0x299F31D0)
+    counter = torch.randint(0, 2**32, (4, 1000)).unbind()
+    for words, others in zip(philox(counter, key), philox_in_torch(counter, key), strict=True):
+        assert torch.equal(words, others)

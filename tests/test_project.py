@@ -11,8 +11,8 @@ import torch
 import yaml
 
 import adds
-from adds.assets import describe_model
 from adds.classifiers import SmallClassifier
+from adds.descriptions import describe_model
 from adds.methods import METHODS
 from adds.naming import CONTAINED, GUIDED, VOTING
 from tests.conftest import TINY_UNET, random_unet

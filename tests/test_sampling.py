@@ -8,8 +8,9 @@ import torch
 from adds.counting import count_shard
 from adds.images import load_image
 from adds.ledger import Ledger
-from adds.sampling import Sampler, Tally
+from adds.sampling import Sampler
 from adds.stopping import SampleSize, Stop
+from adds.tally import Tally
 from tests.conftest import unet_pipeline
 
 SETTINGS = [
@@ -237,7 +238,14 @@ def test_a_shard_counts_both_stages_of_each_image(schedule, unet, image, tmp_pat
         size = SampleSize(n0=20, n=64, alpha=0.05, stop=stop)
         ledger = Ledger(tmp_path / f"{stop}.jsonl".replace("/", ""), {})
         table = count_shard(
-            sampler, images, image_size=8, size=size, ledger=ledger, family=[], identity={"run": 1}
+            sampler.counter,
+            images,
+            image_size=8,
+            size=size,
+            ledger=ledger,
+            family=[],
+            identity={"run": 1},
+            device="cpu",
         )
         for row in table.itertuples(index=False):
             pixels = load_image(files[0 if row.index == 7 else 1], size=8)

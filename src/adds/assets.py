@@ -1,12 +1,13 @@
 """From model files and the configuration to a pipeline that is ready to draw samples."""
 
-import hashlib
 import json
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from adds.classifiers import (
     BatchedClassifier,
@@ -15,8 +16,9 @@ from adds.classifiers import (
     TimmDescription,
     load_small_classifier,
 )
-from adds.denoiser import Denoiser, load_unet, load_weights
-from adds.fastpath import Compiled
+from adds.compilation import load_package
+from adds.denoiser import Denoiser, Network, load_unet, load_weights
+from adds.descriptions import read_description
 from adds.gpus import take_gpu
 from adds.methods.base import Pipeline
 from adds.schedule import Schedule, evenly_spaced
@@ -33,38 +35,6 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def sha256_of(path: Path | str) -> str:
-    """Return the checksum that names a model in a run's identity."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def describe_model(weights: Path | str, settings: Mapping[str, Any], description: Path | str) -> None:
-    """Write what a weights file is beside it: its settings, its checksum, and the state that this describes."""
-    text = json.dumps({**settings, "sha256": sha256_of(weights), "state": _state(weights)}, indent=2)
-    Path(description).write_text(text + "\n")
-
-
-def _state(path: Path | str) -> list[int]:
-    """Return size and time of change of a file, or of what a link leads to."""
-    found = Path(path).stat()
-    return [found.st_size, found.st_mtime_ns]
-
-
-def read_description(weights: Path | str, description: Path | str) -> dict[str, Any]:
-    """Return what a weights file is, after checking that it is still the file that was described.
-
-    Samples of a network that was replaced must never be counted with those of the one before.
-    """
-    stored: dict[str, Any] = json.loads(Path(description).read_text())
-    if stored.pop("state", None) != _state(weights) and stored["sha256"] != sha256_of(weights):
-        raise ValueError(
-            f"{weights} is not the file that {description} describes any more: delete both and run again, so that "
-            "what was sampled with the old one is not used"
-        )
-    return stored
-
-
 def load_classifier(path: Path | str, settings: Mapping[str, Any], device: torch.device) -> Classifier:
     """Load the embedded experiment's network, or any timm model as its description beside the weights says."""
     if settings["kind"] == "small":
@@ -76,66 +46,70 @@ def load_classifier(path: Path | str, settings: Mapping[str, Any], device: torch
     return classifier.eval().requires_grad_(False).to(device)
 
 
+def load_diffusion(
+    weights: Path | str, settings: Mapping[str, Any], device: torch.device, compiled: Path | str | None = None
+) -> Network:
+    """Load the diffusion model, ``compiled`` where it was; half precision is for GPUs only."""
+    half = bool(settings["half_precision"]) and device.type == "cuda"
+    network = load_unet(weights, settings["unet"], device=device, half=half)
+    if compiled is None:
+        return network
+    return load_package(network, compiled, facts=compiled_from(weights, network), device=device)
+
+
+def compiled_from(weights: Path | str, network: nn.Module) -> dict[str, str]:
+    """Say which network a compiled one is."""
+    description = read_description(weights, Path(weights).with_suffix(".json"))
+    return {"weights": description["sha256"], "precision": str(network.dtype)}
+
+
+def claim_device(config: Mapping[str, Any]) -> torch.device:
+    """Return the device that a configuration asks for; a GPU is this process's own until it ends."""
+    if config["device"] != "cpu" and take_gpu(jobs_per_gpu=config["jobs_per_gpu"]) is not None:
+        choose_device("cuda")  # a GPU that torch can't use is an error, not a reason to go on without
+    return choose_device(config["device"])
+
+
+def device_name(device: torch.device) -> str:
+    """Name the processor, for the record and for the runtime figure."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu {platform.machine()}"
+
+
 def load_pipeline(
-    *,
-    diffusion: Path | str,
-    classifier: Path | str,
-    diffusion_settings: Mapping[str, Any],
-    classifier_settings: Mapping[str, Any],
-    device: torch.device,
-    many_evaluations: bool = False,
-) -> Pipeline:
-    """Load both networks; the settings are the sections of that name of the configuration.
-
-    Compiling the diffusion model pays only where ``many_evaluations`` follow.
-    """
-    schedule = Schedule.named(diffusion_settings["schedule"], diffusion_settings["timesteps"])
-    half = bool(diffusion_settings["half_precision"]) and device.type == "cuda"
-    network = load_unet(diffusion, diffusion_settings["unet"], device=device, half=half)
-    return Pipeline(
-        denoiser=Denoiser(
-            Compiled(network) if many_evaluations and diffusion_settings["compile"] else network,
-            schedule,
-            batch_size=diffusion_settings["batch_size"],
-            device=device,
-            timestep_scale=1000 / len(schedule) if diffusion_settings["rescale_timesteps"] else 1.0,
-        ),
-        classifier=BatchedClassifier(
-            load_classifier(classifier, classifier_settings, device),
-            classes=classifier_settings["classes"],
-            batch_size=classifier_settings["batch_size"],
-        ),
-        grid=schedule.respaced(evenly_spaced(diffusion_settings["steps"], len(schedule))),
-    )
-
-
-def pipeline_of(
     config: Mapping[str, Any],
     *,
     diffusion: Path | str,
     classifier: Path | str,
-    many_evaluations: bool = False,
+    device: torch.device,
+    compiled: Path | str | None = None,
 ) -> Pipeline:
-    """Load both networks as a whole configuration says, on a GPU of this process's own."""
-    if config["device"] != "cpu" and take_gpu(jobs_per_gpu=config["jobs_per_gpu"]) is not None:
-        choose_device("cuda")  # a GPU that torch can't use is an error, not a reason to go on without
-    return load_pipeline(
-        diffusion=diffusion,
-        classifier=classifier,
-        diffusion_settings=config["diffusion"],
-        classifier_settings=config["classifier"],
-        device=choose_device(config["device"]),
-        many_evaluations=many_evaluations,
+    """Load both networks as the sections ``diffusion`` and ``classifier`` of a configuration say."""
+    settings = config["diffusion"]
+    schedule = Schedule.named(settings["schedule"], settings["timesteps"])
+    return Pipeline(
+        denoiser=Denoiser(
+            load_diffusion(diffusion, settings, device, compiled),
+            schedule,
+            batch_size=settings["batch_size"],
+            device=device,
+            timestep_scale=1000 / len(schedule) if settings["rescale_timesteps"] else 1.0,
+        ),
+        classifier=BatchedClassifier(
+            load_classifier(classifier, config["classifier"], device),
+            classes=config["classifier"]["classes"],
+            batch_size=config["classifier"]["batch_size"],
+        ),
+        grid=schedule.respaced(evenly_spaced(settings["steps"], len(schedule))),
     )
 
 
-def embedded_pipeline(folder: Path | str) -> Pipeline:
+def embedded_pipeline(folder: Path | str, *, compiled: bool = False) -> Pipeline:
     """Load the models that the embedded experiment left in ``folder``, as their descriptions say."""
     folder = Path(folder)
+    models = ("diffusion", "classifier")
     return load_pipeline(
-        diffusion=folder / "diffusion.pt",
-        classifier=folder / "classifier.pt",
-        diffusion_settings=json.loads((folder / "diffusion.json").read_text()),
-        classifier_settings=json.loads((folder / "classifier.json").read_text()),
+        {name: json.loads((folder / f"{name}.json").read_text()) for name in models},
+        **{name: folder / f"{name}.pt" for name in models},
         device=torch.device("cpu"),
+        compiled=folder / "compiled.pt2" if compiled else None,
     )

@@ -24,6 +24,12 @@ class Batches:
         self.size = size
         self.seconds = 0.0
         """How long the function has taken in all, as far as a GPU doesn't work on after it has returned."""
+        self._evaluated = self._wanted = 0
+
+    @property
+    def padding(self) -> float:
+        """Which share of all rows that were evaluated was padding."""
+        return 1 - self._wanted / self._evaluated if self._evaluated else 0.0
 
     def apply(self, function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
         """Return the function's value for every row, in order."""
@@ -50,4 +56,6 @@ class Batches:
         with torch.inference_mode():
             values = function(torch.cat([part, padding]))[: len(part)]
         self.seconds += time.perf_counter() - started
+        self._evaluated += self.size
+        self._wanted += len(part)
         return values

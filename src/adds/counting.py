@@ -1,4 +1,7 @@
-"""One certification job: the class counts of a shard of images for one method, sigma and number of votes."""
+"""One certification job: the class counts of a shard of images for one method, sigma and number of votes.
+
+Needs no torch: see `adds.tally`.
+"""
 
 import hashlib
 import json
@@ -11,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from tqdm import tqdm
 
 from adds.images import load_image
 from adds.ledger import Ledger, read_identity
 from adds.naming import CONTAINED
-from adds.sampling import Sampler
 from adds.stopping import SampleSize
+from adds.tally import Counter
 
 logger = logging.getLogger(__name__)
 
@@ -55,13 +57,8 @@ def versions() -> str:
     return f"python {platform.python_version()} {packages}"
 
 
-def device_name(device: torch.device) -> str:
-    """Name the processor, for the record and for the runtime figure."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu {platform.machine()}"
-
-
 def count_shard(
-    sampler: Sampler,
+    counter: Counter,
     images: pd.DataFrame,
     *,
     image_size: int,
@@ -69,21 +66,22 @@ def count_shard(
     ledger: Ledger,
     family: Sequence[Ledger],
     identity: Mapping[str, Any],
+    device: str,
 ) -> pd.DataFrame:
     """Draw the samples of every image of the shard and return a row of counts for each.
 
-    Samples that the ``family``'s ledgers hold are not drawn again: see `adds.ledger`.
+    Samples that the ``family``'s ledgers hold are not drawn again: see `adds.ledger`. ``device`` names the
+    processor, for the record.
     """
     rows = []
-    device = sampler.pipeline.denoiser.device
     total = len(images) * (size.n0 + size.n)
-    name = f"{sampler.method} sigma={sampler.sigma:g} votes={sampler.votes}"
+    name = f"{counter.method} sigma={counter.sigma:g} votes={counter.votes}"
     interval = 1 if sys.stderr.isatty() else 30
     with tqdm(total=total, desc=name, unit="sample", mininterval=interval) as bar:
         for position, row in enumerate(images.itertuples(index=False), start=1):
             image = load_image(row.file, size=image_size)
             sources = {"ledger": ledger, "family": family, "progress": bar.update}
-            selection = sampler.count(
+            selection = counter.count(
                 image,
                 index=row.index,
                 stage="selection",
@@ -92,20 +90,20 @@ def count_shard(
                 **sources,
             )
             prediction = int(selection.counts.argmax())
-            estimation = sampler.count(
+            estimation = counter.count(
                 image,
                 index=row.index,
                 stage="estimation",
                 limit=size.n,
-                rule=size.estimation_rule(prediction, sampler.sigma),
+                rule=size.estimation_rule(prediction, counter.sigma),
                 **sources,
             )
             bar.total -= size.n0 + size.n - selection.drawn - estimation.drawn
             rows.append(
                 {
-                    "method": sampler.method,
-                    "sigma": sampler.sigma,
-                    "votes": sampler.votes,
+                    "method": counter.method,
+                    "sigma": counter.sigma,
+                    "votes": counter.votes,
                     "index": row.index,
                     "label": row.label,
                     "counts_selection": selection.counts.tolist(),
@@ -116,8 +114,8 @@ def count_shard(
                     "evaluations": selection.evaluations + estimation.evaluations,
                     "seconds": selection.seconds + estimation.seconds,
                     "budget_share": max(selection.budget_share, estimation.budget_share),
-                    "seed": sampler.seed,
-                    "device": device_name(device),
+                    "seed": counter.seed,
+                    "device": device,
                     "versions": versions(),
                     "identity": identity_hash(identity),
                 }

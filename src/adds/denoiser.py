@@ -10,7 +10,7 @@ from guided_diffusion.unet import UNetModel
 from torch import Tensor, nn
 
 from adds.batching import Batches
-from adds.fastpath import fuse_attention
+from adds.fastpath import accelerate
 from adds.schedule import Grid, Schedule
 
 Network = Callable[[Tensor, Tensor], Tensor]
@@ -107,7 +107,7 @@ def load_unet(
     with torch.device("meta"):  # no time and memory for weights that are replaced at once
         network = build_unet(settings)
     load_weights(network, path)
-    fuse_attention(network)
+    accelerate(network)
     if half:
         network.convert_to_fp16()  # type: ignore[operator]
         network.dtype = torch.float16  # type: ignore[assignment]

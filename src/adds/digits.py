@@ -1,10 +1,14 @@
 """The embedded experiment's data: scikit-learn's handwritten digits, 8 x 8, ten classes, no download."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
+
+from adds.listing import COLUMNS
 
 SPLIT_SEED = 0
 TEST_SIZE = 400
@@ -35,3 +39,16 @@ def load_split() -> tuple[Digits, Digits]:
         Digits(images[train], labels[train], train),
         Digits(images[test], labels[test], test),
     )
+
+
+def prepare_digits(folder: Path | str) -> pd.DataFrame:
+    """Write the test digits to ``folder`` and list them, in their fixed order."""
+    _, test = load_split()
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for image, index, label in zip(test.images, test.indices.tolist(), test.labels.tolist(), strict=True):
+        file = folder / f"{index:04d}.npy"
+        np.save(file, image.numpy())
+        rows.append((index, str(file), label, str(label)))
+    return pd.DataFrame(rows, columns=COLUMNS)

@@ -1,14 +1,12 @@
-"""The same UNet, faster: fused attention and compilation over guided_diffusion's unmodified weights."""
-
-import logging
-from collections.abc import Callable
+"""The same UNet, faster, over guided_diffusion's unmodified weights: fused attention, cheaper upsampling."""
 
 import torch
-from guided_diffusion.unet import QKVAttentionLegacy
+from guided_diffusion.unet import QKVAttentionLegacy, ResBlock, UNetModel, Upsample
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-logger = logging.getLogger(__name__)
+FOLD_FROM = 16
+"""The smallest side of a feature map for an `UpsampledConvolution`: below, it was measured not to pay."""
 
 
 class FusedAttention(nn.Module):
@@ -31,6 +29,45 @@ class FusedAttention(nn.Module):
         return attended.transpose(2, 3).reshape(n, -1, tokens)
 
 
+class UpsampledConvolution(nn.Module):
+    """A 3 x 3 convolution of an image that was enlarged twice (nearest pixel), for 4/9 of its multiplications.
+
+    Of the three pixels in a row that a kernel sees in the enlarged image, two are copies of one pixel. So the
+    even output pixels of a row are a convolution of the small image with (w0, w1 + w2), the odd ones with
+    (w0 + w1, w2), and likewise for columns: four 2 x 2 kernels in place of one 3 x 3, on a quarter of the
+    pixels. All four are evaluated as one convolution, whose outputs are then interleaved.
+    """
+
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        self.folded = nn.Conv2d(convolution.in_channels, 4 * convolution.out_channels, 2, padding=1)
+        weight = convolution.weight.detach().double()
+        kernels = [_fold(_fold(weight, row, dim=2), column, dim=3) for row in (0, 1) for column in (0, 1)]
+        self.folded.weight.data = torch.cat(kernels).to(convolution.weight.dtype)
+        assert convolution.bias is not None
+        self.folded.bias = nn.Parameter(convolution.bias.detach().repeat(4))
+
+    def forward(self, small: Tensor) -> Tensor:
+        """Enlarge and convolve: [n, C, H, W] to [n, C', 2H, 2W]."""
+        n, _, height, width = small.shape
+        parts = self.folded(small).view(n, 2, 2, -1, height + 1, width + 1)
+        rows = [
+            torch.stack(
+                [parts[:, row, column, :, row : row + height, column : column + width] for column in (0, 1)],
+                dim=-1,
+            )
+            for row in (0, 1)
+        ]
+        return torch.stack(rows, dim=3).reshape(n, -1, 2 * height, 2 * width)
+
+
+def _fold(weight: Tensor, parity: int, *, dim: int) -> Tensor:
+    """Add up the two of three taps that see the same small pixel, for even (0) or odd (1) output pixels."""
+    first, second, third = weight.unbind(dim)
+    taps = [first, second + third] if parity == 0 else [first + second, third]
+    return torch.stack(taps, dim)
+
+
 def fuse_attention(network: nn.Module) -> None:
     """Replace every attention of a UNet by the fused one; it has no weights of its own."""
     for module in list(network.modules()):
@@ -39,35 +76,23 @@ def fuse_attention(network: nn.Module) -> None:
                 setattr(module, name, FusedAttention(child.n_heads))
 
 
-class Compiled:
-    """A network that compiles itself when it is first evaluated, or goes on as it was where that fails.
+def fold_upsampling(network: UNetModel) -> None:
+    """Replace every convolution that follows upsampling, where the feature map is large enough."""
+    side = network.image_size >> (len(network.channel_mult) - 1)
+    for block in network.output_blocks:
+        for position, layer in enumerate(block):
+            inside = isinstance(layer, ResBlock) and isinstance(layer.h_upd, Upsample)
+            if not inside and not isinstance(layer, Upsample):
+                continue
+            if side >= FOLD_FROM and inside:
+                layer.h_upd = nn.Identity()
+                layer.in_layers[-1] = UpsampledConvolution(layer.in_layers[-1])
+            elif side >= FOLD_FROM and layer.use_conv:
+                block[position] = UpsampledConvolution(layer.conv)
+            side *= 2
 
-    Compilation needs a C++ compiler (on CPUs) or Triton (on GPUs). Its result is cached on disk, so that later
-    jobs start faster.
-    """
 
-    def __init__(self, network: nn.Module) -> None:
-        self._plain = network
-        self._chosen: Callable[[Tensor, Tensor], Tensor] | None = None
-
-    def __call__(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
-        """Evaluate the network."""
-        if self._chosen is None:
-            return self._first(x_t, timesteps)
-        return self._chosen(x_t, timesteps)
-
-    def _first(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
-        from torch._dynamo.exc import TorchDynamoException  # takes seconds, which only compilation should cost
-        from torch._inductor.exc import InductorError
-
-        compiled = torch.compile(self._plain, dynamic=False)
-        try:
-            evaluated: Tensor = compiled(x_t, timesteps)
-        except (TorchDynamoException, InductorError) as error:
-            reason = str(error).strip().splitlines()[0]
-            logger.warning("the diffusion model can't be compiled here and runs slower: %s", reason)
-            self._chosen = self._plain
-            evaluated = self._plain(x_t, timesteps)
-        else:
-            self._chosen = compiled
-        return evaluated
+def accelerate(network: UNetModel) -> None:
+    """Make a UNet that has its weights faster."""
+    fuse_attention(network)
+    fold_upsampling(network)

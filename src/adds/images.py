@@ -1,25 +1,23 @@
-"""Images on disk, and loading them as [C, H, W] in [0, 1]."""
+"""Loading images from disk as [C, H, W] in [0, 1]; needs no torch."""
 
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import torch
+from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
-from torch import Tensor
 
-from adds.digits import load_split
-from adds.listing import COLUMNS
+Pixels = NDArray[np.float32]
 
 
-def load_image(path: Path | str, *, size: int) -> Tensor:
+def load_image(path: Path | str, *, size: int) -> Pixels:
     """Load an image in [0, 1]: a .npy array as it is, anything else resized and cropped.
 
     As for ImageNet's evaluation: the shorter side becomes ``size`` (bicubic), then the centre is cut out.
     """
     path = Path(path)
     if path.suffix == ".npy":
-        return torch.from_numpy(np.load(path, allow_pickle=False)).float()
+        stored: Pixels = np.load(path, allow_pickle=False)
+        return stored.astype(np.float32)
     try:
         with Image.open(path) as file:
             image = file.convert("RGB")
@@ -30,17 +28,5 @@ def load_image(path: Path | str, *, size: int) -> Tensor:
     image = image.resize((width, height), Image.Resampling.BICUBIC)
     left, top = (width - size) // 2, (height - size) // 2
     image = image.crop((left, top, left + size, top + size))
-    return torch.from_numpy(np.asarray(image, dtype=np.float32) / 255).permute(2, 0, 1).contiguous()
-
-
-def prepare_digits(folder: Path | str) -> pd.DataFrame:
-    """Write the test digits to ``folder`` and list them, in their fixed order."""
-    _, test = load_split()
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = []
-    for image, index, label in zip(test.images, test.indices.tolist(), test.labels.tolist(), strict=True):
-        file = folder / f"{index:04d}.npy"
-        np.save(file, image.numpy())
-        rows.append((index, str(file), label, str(label)))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    pixels = np.asarray(image, dtype=np.float32) / 255
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1))

@@ -24,7 +24,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adds.noise import Stage
+from adds.naming import Stage
 
 logger = logging.getLogger(__name__)
 

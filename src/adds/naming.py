@@ -1,6 +1,10 @@
 """How methods are called, in which order they stand, and what they have in common; needs no torch."""
 
 from collections.abc import Iterable
+from typing import Literal
+
+Stage = Literal["selection", "estimation"]
+"""What samples are for: to select the class, or to estimate its probability."""
 
 Setting = tuple[str, int]
 """A method and its number of votes."""

@@ -8,12 +8,16 @@ its counter, so two samples of one image can't collide, and a million draws need
 
 import hashlib
 import math
-from typing import Literal
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-Stage = Literal["selection", "estimation"]
+from adds.naming import Stage
+
+Words = NDArray[np.uint64]
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -25,30 +29,64 @@ SHARED = 0
 """The vote number of what all votes of a sample share; their own numbers start at 1."""
 
 
-def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[int, int]) -> tuple[Tensor, ...]:
-    """Philox4x32-10: four 32-bit counter words to four random ones, held in int64 tensors that broadcast."""
+def philox(counter: Sequence[Tensor], key: tuple[int, int]) -> list[Tensor]:
+    """Philox4x32-10: four 32-bit counter words to four random ones, held in int64 tensors of one shape."""
+    if counter[0].device.type != "cpu":
+        return philox_in_torch(counter, key)
+    words = philox_in_numpy([word.numpy().astype(np.uint64, order="C") for word in counter], key)
+    return [torch.from_numpy(word.view(np.int64)) for word in words]
+
+
+def philox_in_torch(counter: Sequence[Tensor], key: tuple[int, int]) -> list[Tensor]:
+    """Philox on any device."""
     c0, c1, c2, c3 = counter
-    k0, k1 = key
-    for _ in range(_ROUNDS):
+    for k0, k1 in _round_keys(key):
         # A product of two 32-bit words wraps in int64 but keeps its 64 bits; the mask undoes the sign.
         product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
         high0, low0 = (product0 >> 32) & _MASK, product0 & _MASK
         high1, low1 = (product1 >> 32) & _MASK, product1 & _MASK
         c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
-        k0, k1 = (k0 + _KEY_INCREMENTS[0]) & _MASK, (k1 + _KEY_INCREMENTS[1]) & _MASK
-    return c0, c1, c2, c3
+    return [c0, c1, c2, c3]
+
+
+def philox_in_numpy(counter: Sequence[Words], key: tuple[int, int]) -> list[Words]:
+    """Philox in place, on a CPU, where numpy's integers take half the time of torch's."""
+    c0, c1, c2, c3 = counter
+    product0, product1 = np.empty_like(c0), np.empty_like(c0)
+    multiplier0, multiplier1 = map(np.uint64, _MULTIPLIERS)
+    half, mask = np.uint64(32), np.uint64(_MASK)
+    for k0, k1 in _round_keys(key):
+        np.multiply(c0, multiplier0, out=product0)
+        np.multiply(c2, multiplier1, out=product1)
+        np.right_shift(product1, half, out=c0)
+        c0 ^= c1
+        c0 ^= np.uint64(k0)
+        np.right_shift(product0, half, out=c2)
+        c2 ^= c3
+        c2 ^= np.uint64(k1)
+        np.bitwise_and(product1, mask, out=c1)
+        np.bitwise_and(product0, mask, out=c3)
+    return [c0, c1, c2, c3]
+
+
+def _round_keys(key: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    for number in range(_ROUNDS):
+        yield (key[0] + number * _KEY_INCREMENTS[0]) & _MASK, (key[1] + number * _KEY_INCREMENTS[1]) & _MASK
 
 
 def _uniform(high: Tensor, low: Tensor) -> Tensor:
     """Two 32-bit words to one number in (0, 1], fine enough for a normal's tail up to 9.4 sigma."""
-    return (high.double() * 2.0**32 + low.double() + 0.5) * 2.0**-64
+    return high.double().mul_(2.0**32).add_(low).add_(0.5).mul_(2.0**-64)
 
 
-def _box_muller(words: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-    """Four uniform 32-bit words to two independent standard normals."""
-    radius = torch.sqrt(-2 * torch.log(_uniform(words[0], words[1])))
-    angle = 2 * math.pi * _uniform(words[2], words[3])
-    return radius * torch.cos(angle), radius * torch.sin(angle)
+def _box_muller(words: Sequence[Tensor]) -> Tensor:
+    """Four uniform 32-bit words ([...]) to two independent standard normals ([..., 2], float32)."""
+    radius = _uniform(words[0], words[1]).log_().mul_(-2).sqrt_()
+    angle = _uniform(words[2], words[3]).mul_(2 * math.pi)
+    normals = torch.empty(*radius.shape, 2, device=radius.device)
+    normals[..., 0] = torch.cos(angle).mul_(radius)
+    normals[..., 1] = angle.sin_().mul_(radius)
+    return normals
 
 
 class Noise:
@@ -98,5 +136,5 @@ class Noise:
 
     def _rows(self, samples: Tensor, votes: Tensor, blocks: Tensor, timestep: int) -> Tensor:
         step = torch.tensor(timestep, device=self.device)
-        words = philox((blocks[None, :], samples[:, None], votes[:, None], step), self._key)
-        return torch.stack(_box_muller(words), dim=-1).flatten(1).float()
+        counter = torch.broadcast_tensors(blocks[None, :], samples[:, None], votes[:, None], step)
+        return _box_muller(philox(counter, self._key)).flatten(1)

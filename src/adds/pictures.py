@@ -31,7 +31,9 @@ class Picture:
 def load_pictures(images: pd.DataFrame, *, size: int) -> list[Picture]:
     """Load the images of some rows of images.csv."""
     return [
-        Picture(load_image(row.file, size=size), int(row.index), int(row.label), str(row.class_name))
+        Picture(
+            torch.from_numpy(load_image(row.file, size=size)), int(row.index), int(row.label), str(row.class_name)
+        )
         for row in images.itertuples(index=False)
     ]
 

@@ -13,16 +13,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from adds.ledger import Chunk, Ledger, read_identity
-from adds.noise import Stage
+from adds.ledger import Chunk, Classes, Ledger, read_identity
+from adds.naming import Stage
 from adds.results import KEY, SETTING
-from adds.sampling import own_predictions
 from adds.stopping import Rule, SampleSize, Stop
+from adds.tally import own_predictions
 
 PAPER_N0, PAPER_N = 1000, 10_000
 LOOK_EVERY = 16
-
-Classes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def sequence(chunks: Iterable[Chunk], method: str, votes: int) -> Classes:
         if found is not None and 0 <= skipped < len(chunk):
             parts.append(found[0][skipped:])
             drawn += len(parts[-1])
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    return np.concatenate(parts) if parts else np.empty(0, np.uint16)
 
 
 def replay_all(counts: pd.DataFrame, certified: pd.DataFrame, folder: Path | str, *, alpha: float) -> pd.DataFrame:

@@ -95,6 +95,28 @@ rule download_classifier:
         "../../scripts/download_classifier.py"
 
 
+rule compile_diffusion:
+    input:
+        weights="<models>/diffusion.pt",
+        description="<models>/diffusion.json",
+    output:
+        package="<models>/compiled.pt2",
+        description="<models>/compiled.json",
+    log:
+        "<logs>/compile_diffusion.log",
+    benchmark:
+        "<benchmarks>/compile_diffusion.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    threads: 1
+    resources:
+        gpu=0 if config["device"] == "cpu" else 1,
+        mem_mb=4000 if on_small_networks() else 32000,
+        runtime=60,
+    script:
+        "../../scripts/compile_diffusion.py"
+
+
 rule download_images:
     output:
         f"<models>/{archive()}",

@@ -8,6 +8,7 @@ rule certify:
         diffusion_description="<models>/diffusion.json",
         classifier="<models>/classifier.pt",
         classifier_description="<models>/classifier.json",
+        compiled=compiled_diffusion,
         leader=leader_counts,
     output:
         counts="<results>/counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet",

@@ -264,6 +264,13 @@ def leader_counts(wildcards) -> list[str]:
     ]
 
 
+def compiled_diffusion(wildcards) -> list[str]:
+    """The compiled network, where it is asked for; that it was compiled again is no reason to sample again."""
+    if not config["diffusion"]["compile"] or wildcards.method == "rs":
+        return []
+    return [ancient("<models>/compiled.pt2")]
+
+
 def on_small_networks() -> bool:
     return config["dataset"]["name"] == "digits"
 

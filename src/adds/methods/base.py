@@ -112,13 +112,3 @@ def predict(
         votes=Cost(purified.vote_evaluations, vote_share * seconds),
         budget_share=purified.budget_share,
     )
-
-
-def majority(ballots: Tensor) -> Tensor:
-    """Return the class with most of the K votes of each sample ([n, K] to [n]).
-
-    A tie goes to the class that was voted for first: any fixed rule is sound, this is ours.
-    """
-    support = (ballots[:, :, None] == ballots[:, None, :]).sum(dim=2)
-    first_winner = support.argmax(dim=1, keepdim=True)
-    return ballots.gather(1, first_winner).squeeze(1)
