@@ -54,7 +54,7 @@ def sampler_loader(snakemake, identity: dict) -> Callable[[], "Sampler"]:
             diffusion=snakemake.input.diffusion,
             classifier=snakemake.input.classifier,
             device=torch.device(identity["device"]),
-            compiled=snakemake.input.get("compiled"),
+            compiled=next(iter(snakemake.input.compiled), None),
         )
         return Sampler(
             **{key: identity[key] for key in (*SETTING, "guidance_scale", "start") if key in identity},

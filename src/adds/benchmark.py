@@ -4,6 +4,8 @@ Machines are shared and noisy, so what is compared is run in turns, and the medi
 """
 
 import argparse
+import copy
+import dataclasses
 import json
 import platform
 import re
@@ -17,28 +19,46 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import torch
+import yaml
 from guided_diffusion.unet import QKVAttentionLegacy
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
+from torch.utils.flop_counter import FlopCounterMode
 
 from adds.assets import embedded_pipeline
 from adds.denoiser import Network, build_unet, load_weights
 from adds.digits import load_split
-from adds.fastpath import Compiled, FusedAttention
+from adds.fastpath import FusedAttention, UpsampledConvolution, accelerate
 from adds.methods import METHODS
 from adds.methods.base import Pipeline
-from adds.naming import STEPPING, VOTING, label
+from adds.naming import VOTING, label
 from adds.privacy import squared_budget, unit_cost
 from adds.sampling import Sampler
 from adds.schedule import model_sigma, to_model
+from adds.tally import Tally
 from adds.training import training_process
 
+MODELS = Path("resources/digits")
 SIGMA = 0.6
 GUIDANCE_SCALE = 0.8
 BATCH = 128
+CLASSIFIER_BATCH = 256
 SAMPLES = 512
 TURNS = 5
+
+FIRST_EVALUATION = """
+import torch
+import adds.counting
+from adds.assets import embedded_pipeline
+torch.set_num_threads(1)
+pipeline = embedded_pipeline("resources/digits", compiled={compiled})
+pipeline.denoiser.predict(torch.zeros(2, 1, 8, 8), pipeline.grid, 1)
+"""
+
+METHODS_TITLE, PLANNING_TITLE = "Every method against the usual loop", "Snakemake's planning"
 
 Table = list[dict[str, Any]]
 
@@ -61,26 +81,71 @@ def ratio(slow: list[float], fast: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
 
 
-def network_paths(plain: Network, fused: Network, compiled: Network) -> Table:
-    """Compare guided_diffusion's own code with the fast path, on the embedded UNet and on long attention."""
-    x_t, timesteps = torch.randn(BATCH, 1, 8, 8), torch.full((BATCH,), 500.0)
-    qkv = torch.randn(4, 4 * 3 * 64, 1024)
-    legacy, fast = QKVAttentionLegacy(4), FusedAttention(4)
+def network_paths(plain: Network, accelerated: Network, compiled: Network) -> Table:
+    """Compare guided_diffusion's own code with the fast path: the embedded UNet, the paper's, and its parts."""
+    small = torch.randn(BATCH, 1, 8, 8), torch.full((BATCH,), 500.0)
+    large = torch.randn(1, 3, 256, 256), torch.full((1,), 500.0)
+    qkv, features = torch.randn(4, 4 * 3 * 64, 1024), torch.randn(1, 512, 64, 64)
+    convolution = nn.Conv2d(512, 512, 3, padding=1)
+    folded = UpsampledConvolution(convolution)
+    legacy, fused = QKVAttentionLegacy(4), FusedAttention(4)
+    paper, fast_paper = paper_unets()
+
+    def upsample_and_convolve() -> Tensor:
+        convolved: Tensor = convolution(interpolate(features, scale_factor=2, mode="nearest"))
+        return convolved
+
+    pairs: list[tuple[str, Callable[[], Tensor], Callable[[], Tensor], int]] = [
+        ("embedded UNet, not compiled", lambda: plain(*small), lambda: accelerated(*small), TURNS),
+        ("embedded UNet, compiled", lambda: plain(*small), lambda: compiled(*small), TURNS),
+        ("the paper's UNet (random weights)", lambda: paper(*large), lambda: fast_paper(*large), 1),
+        ("its attention over 1,024 tokens", lambda: legacy(qkv), lambda: fused(qkv), TURNS),
+        ("its convolution after upsampling 64 x 64", upsample_and_convolve, lambda: folded(features), TURNS),
+    ]
     rows: Table = []
     with torch.inference_mode():
-        seconds = in_turns(*(lambda n=network: n(x_t, timesteps) for network in (plain, fused, compiled)))
-        expected = plain(x_t, timesteps)
-        for name, network, taken in (
-            ("UNet, fused attention", fused, seconds[1]),
-            ("UNet, fused attention and compiled", compiled, seconds[2]),
-        ):
-            error = float((network(x_t, timesteps) - expected).abs().max())
-            rows.append({"what": name, "times as fast": ratio(seconds[0], taken), "largest difference": error})
-        taken, fused_taken = in_turns(lambda: legacy(qkv), lambda: fast(qkv))
-        error = float((legacy(qkv) - fast(qkv)).abs().max())
-    name = "attention over 1,024 tokens, fused"
-    rows.append({"what": name, "times as fast": ratio(taken, fused_taken), "largest difference": error})
+        for name, slow, fast, turns in pairs:
+            seconds, fast_seconds = in_turns(slow, fast, turns=turns)
+            expected = slow()
+            error = float((fast() - expected).abs().max() / expected.abs().max())
+            rows.append(
+                {
+                    "what": name,
+                    "times as fast": ratio(seconds, fast_seconds),
+                    "largest difference, relative": error,
+                }
+            )
     return rows
+
+
+def paper_unets() -> tuple[nn.Module, nn.Module]:
+    """Return the paper's UNet with random weights, as guided_diffusion has it and accelerated."""
+    settings = yaml.safe_load(Path("config/config.yaml").read_text())["diffusion"]["unet"]
+    with torch.device("meta"):
+        network = build_unet(settings)
+    network = network.to_empty(device="cpu").eval().requires_grad_(False)
+    generator = torch.Generator().manual_seed(0)
+    for parameter in network.parameters():
+        parameter.normal_(std=0.02, generator=generator)
+    fast = copy.deepcopy(network)
+    accelerate(fast)
+    return network, fast.requires_grad_(False)
+
+
+def machine_limit(compiled: Network) -> Table:
+    """Compare the compiled network's operations per second with those of a large matrix product."""
+    x_t, timesteps = torch.randn(BATCH, 1, 8, 8), torch.full((BATCH,), 500.0)
+    matrix = torch.randn(1024, 1024)
+    with FlopCounterMode(display=False) as counter:
+        build_unet(json.loads((MODELS / "diffusion.json").read_text())["unet"])(x_t, timesteps)
+    with torch.inference_mode():
+        product, network = in_turns(lambda: matrix @ matrix, lambda: compiled(x_t, timesteps), turns=20)
+    peak = 2 * 1024**3 / statistics.median(product)
+    reached = counter.get_total_flops() / statistics.median(network)
+    return [
+        {"what": "product of 1,024 x 1,024 matrices", "GFLOP per second": peak / 1e9, "share": 1.0},
+        {"what": "embedded UNet, compiled", "GFLOP per second": reached / 1e9, "share": reached / peak},
+    ]
 
 
 def peers_loop(
@@ -137,94 +202,117 @@ def peers_loop(
         return [finish(x_t, step) for _ in range(votes)]
 
     def loop() -> None:
-        counts = torch.zeros(pipeline.classifier.classes, dtype=torch.long)
+        counts = np.zeros(pipeline.classifier.classes, dtype=int)
         with torch.inference_mode():
-            for first in range(0, SAMPLES, BATCH):
-                count = min(BATCH, SAMPLES - first)
-                ballots = torch.stack([pipeline.classifier.classifier(x).argmax(1) for x in purify(count)])
-                counts += torch.bincount(ballots.mode(dim=0).values, minlength=len(counts))
+            for _ in range(0, SAMPLES, BATCH):
+                ballots = torch.stack([pipeline.classifier.classifier(x).argmax(1) for x in purify(BATCH)])
+                predictions = ballots.mode(dim=0).values if votes > 1 else ballots[0]
+                for prediction in predictions.numpy():
+                    counts[prediction] += 1
 
     return loop
 
 
-def methods_table(plain: Network, compiled: Network, folder: Path, schedule_name: str) -> Table:
+def methods_table(plain: Network, schedule_name: str) -> Table:
     """Compare every method's own loop with the usual one; say how fast ours is and what is outside networks."""
     image = load_split()[1].images[0]
     rows: Table = []
     for method in METHODS:
-        pipeline = embedded_pipeline(folder)
-        if method in STEPPING:
-            pipeline.denoiser.network = compiled
-        votes = 5 if method in VOTING else 1
-        inside = [0.0]
-        pipeline.denoiser.network = timed(pipeline.denoiser.network, inside)
-        pipeline.classifier.classifier = timed(pipeline.classifier.classifier, inside)
-        sampler = Sampler(method, pipeline, SIGMA, votes, GUIDANCE_SCALE, chunk_size=SAMPLES)
+        for votes in (1, 5) if method in VOTING else (1,):
+            pipeline = embedded_pipeline(MODELS, compiled=True)
+            pipeline.denoiser.batches.size, pipeline.classifier.batches.size = BATCH, CLASSIFIER_BATCH
+            sampler = Sampler(method, pipeline, SIGMA, votes, GUIDANCE_SCALE, chunk_size=SAMPLES)
 
-        def ours(sampler: Sampler = sampler) -> None:
-            sampler.count(image, index=0, stage="estimation", limit=SAMPLES)
+            def ours(sampler: Sampler = sampler) -> Tally:
+                return sampler.count(image, index=0, stage="estimation", limit=SAMPLES)
 
-        theirs = peers_loop(method, votes, plain, embedded_pipeline(folder), schedule_name, image)
-        usual, own = in_turns(theirs, ours, turns=3)
-        inside[0], before, started = 0.0, pipeline.denoiser.evaluations, time.perf_counter()
-        ours()
-        total = time.perf_counter() - started
-        rows.append(
-            {
-                "method": label(method, votes),
-                "samples per second": SAMPLES / statistics.median(own),
-                "evaluations per second": (pipeline.denoiser.evaluations - before) / statistics.median(own),
-                "times as fast as the usual loop": ratio(usual, own),
-                "share outside networks": 1 - inside[0] / total,
-            }
-        )
+            theirs = peers_loop(method, votes, plain, embedded_pipeline(MODELS), schedule_name, image)
+            usual, own = in_turns(theirs, ours)
+            networks = (pipeline.denoiser.batches, pipeline.classifier.batches)
+            for network in networks:
+                network.seconds = 0.0
+            started = time.perf_counter()
+            evaluations = ours().evaluations
+            total = time.perf_counter() - started
+            rows.append(
+                {
+                    "method": label(method, votes),
+                    "samples per second": SAMPLES / statistics.median(own),
+                    "evaluations per second": evaluations / statistics.median(own),
+                    "times as fast as the usual loop": ratio(usual, own),
+                    "% outside networks": 100 * (1 - sum(network.seconds for network in networks) / total),
+                }
+            )
     return rows
 
 
-def timed(function: Callable[..., Tensor], seconds: list[float]) -> Callable[..., Tensor]:
-    """Add the time that a function takes to ``seconds[0]``."""
+def families() -> Table:
+    """Compare the evaluations of a family of methods that draws its samples once with those of each alone."""
+    image = load_split()[1].images[0]
+    rows: Table = []
+    for method, members in (
+        ("densepure", [("densepure", 1), ("densepure", 5)]),
+        ("adds", [("adds", 1), ("adds", 5), ("adds_oneshot", 1)]),
+    ):
+        pipeline = embedded_pipeline(MODELS, compiled=True)
+        for sigma in (0.4, 0.6, 0.8):
+            leader = Sampler(method, pipeline, sigma, 5, GUIDANCE_SCALE, keep_oneshot=method == "adds")
+            chunk = leader.draw(image, index=0, stage="estimation", first=0, count=SAMPLES)
+            alone = []
+            for member, votes in members:
+                counter = dataclasses.replace(leader.counter, method=member, votes=votes)
+                tally = Tally(np.zeros(counter.classes, dtype=np.int64))
+                counter.add(chunk, tally, SAMPLES)
+                alone.append(tally.evaluations / SAMPLES)
+            shared = (chunk.shared_evaluations + chunk.vote_evaluations) / SAMPLES
+            rows.append(
+                {
+                    "family": ", ".join(label(*member) for member in members),
+                    "sigma": sigma,
+                    "evaluations per sample, each alone": sum(alone),
+                    "shared": shared,
+                    "% saved": 100 * (1 - shared / sum(alone)),
+                }
+            )
+    return rows
 
-    def call(*arguments: Tensor) -> Tensor:
+
+START_UP = {
+    "imports of a job whose samples are on record": "import adds.counting",
+    "imports of a job that draws": "import adds.counting, adds.assets, adds.sampling",
+    "the same, to its first evaluation, compiled": FIRST_EVALUATION.format(compiled=True),
+    "the same, not compiled": FIRST_EVALUATION.format(compiled=False),
+}
+
+
+def start_up() -> Table:
+    """Measure a certify job's seconds from the start of its process."""
+
+    def seconds(program: str) -> float:
         started = time.perf_counter()
-        value = function(*arguments)
-        seconds[0] += time.perf_counter() - started
-        return value
+        subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+        return time.perf_counter() - started
 
-    return call
-
-
-def start_up(folder: Path) -> Table:
-    """Measure a certify job's seconds from the start of its process to its first evaluation."""
-    program = (
-        "import time; s = time.perf_counter(); import adds.counting; from adds.assets import embedded_pipeline; "
-        "import torch; from adds.schedule import Schedule; i = time.perf_counter(); "
-        f"p = embedded_pipeline({str(folder)!r}); "
-        "p.denoiser.predict(torch.zeros(1, 1, 8, 8), p.grid, 1); e = time.perf_counter(); print(i - s, e - i)"
-    )
-    done = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-        for _ in range(3)
-    ]
     return [
-        {"what": name, "seconds": statistics.median(float(run[column]) for run in done)}
-        for column, name in enumerate(("imports", "weights and first evaluation"))
+        {"what": name, "seconds": statistics.median(seconds(program) for _ in range(3))}
+        for name, program in START_UP.items()
     ]
 
 
-def peak_memory(folder: Path) -> Table:
+def peak_memory() -> Table:
     """Measure a job's largest resident memory against the number of samples and against the batch size."""
     rows: Table = []
     settings = [(samples, 64) for samples in (256, 1024, 4096)] + [(4096, batch) for batch in (256, 1024, 4096)]
     for samples, batch in settings:
         command = [sys.executable, "-m", "adds.benchmark", "--memory-of", str(samples), str(batch)]
-        done = subprocess.run([*command, "--models", str(folder)], capture_output=True, text=True, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
         rows.append({"samples": samples, "batch size": batch, "MiB": float(done.stdout.split()[-1])})
     return rows
 
 
-def memory_of(folder: Path, samples: int, batch: int) -> float:
+def memory_of(samples: int, batch: int) -> float:
     """Draw samples in chunks of the batch size and return this process's largest resident memory in MiB."""
-    pipeline = embedded_pipeline(folder)
+    pipeline = embedded_pipeline(MODELS, compiled=True)
     pipeline.denoiser.batches.size = pipeline.classifier.batches.size = batch
     sampler = Sampler("carlini", pipeline, SIGMA, chunk_size=batch)
     sampler.count(load_split()[1].images[0], index=0, stage="estimation", limit=samples)
@@ -313,41 +401,41 @@ def plot(methods: Table, plans: Table, path: Path) -> None:
 
 
 def main() -> None:
-    """Measure everything and write the tables and the plot."""
+    """Measure everything, with the networks of the embedded experiment, and write the tables and the plot."""
     parser = argparse.ArgumentParser(prog="python -m adds.benchmark", description=main.__doc__)
-    parser.add_argument(
-        "--models", type=Path, default=Path("resources/digits"), help="the embedded run's networks"
-    )
     parser.add_argument("--output", type=Path, default=Path("docs/benchmark.md"))
     parser.add_argument("--scratch", type=Path, default=Path("results/benchmark"))
     parser.add_argument("--memory-of", type=int, nargs=2, metavar=("SAMPLES", "BATCH"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.memory_of:
-        print(memory_of(arguments.models, *arguments.memory_of))
+        print(memory_of(*arguments.memory_of))
         return
-    settings = json.loads((arguments.models / "diffusion.json").read_text())
+    settings = json.loads((MODELS / "diffusion.json").read_text())
     plain = build_unet(settings["unet"]).eval().requires_grad_(False)
-    load_weights(plain, arguments.models / "diffusion.pt")
-    fused = embedded_pipeline(arguments.models).denoiser.network
-    compiled = Compiled(fused)  # type: ignore[arg-type]
+    load_weights(plain, MODELS / "diffusion.pt")
+    accelerated = embedded_pipeline(MODELS).denoiser.network
+    compiled = embedded_pipeline(MODELS, compiled=True).denoiser.network
     arguments.scratch.mkdir(parents=True, exist_ok=True)
-    methods = methods_table(plain, compiled, arguments.models, settings["schedule"])
-    plans = planning(arguments.scratch)
-    sections = [
-        ("The network against guided_diffusion's own code", network_paths(plain, fused, compiled)),
-        ("Every method against the usual loop", methods),
-        ("From the start of a job's process to its first evaluation", start_up(arguments.models)),
-        ("Largest memory of a job", peak_memory(arguments.models)),
-        ("Wall time of the workflow", workflow_times(arguments.scratch)),
-        ("Snakemake's planning", plans),
-    ]
+    measured: dict[str, Callable[[], Table]] = {
+        "The network against guided_diffusion's own code": lambda: network_paths(plain, accelerated, compiled),
+        "The network against the machine's limit": lambda: machine_limit(compiled),
+        METHODS_TITLE: lambda: methods_table(plain, settings["schedule"]),
+        "Families that draw their samples once": families,
+        "From the start of a job's process": start_up,
+        "Largest memory of a job": peak_memory,
+        "Wall time of the workflow": lambda: workflow_times(arguments.scratch),
+        PLANNING_TITLE: lambda: planning(arguments.scratch),
+    }
+    sections = {}
+    for title, measure in measured.items():
+        sections[title] = measure()
+        print(f"## {title}\n\n{markdown(sections[title])}", flush=True)
     text = f"# Benchmark\n\nWritten by `make bench` on {machine()}.\n"
-    text += "".join(f"\n## {title}\n\n{markdown(rows)}" for title, rows in sections)
+    text += "".join(f"\n## {title}\n\n{markdown(rows)}" for title, rows in sections.items())
     text += f"\n![ratios and planning]({arguments.output.stem}.png)\n"
     arguments.output.write_text(text)
-    plot(methods, plans, arguments.output.with_suffix(".png"))
-    print(text)
+    plot(sections[METHODS_TITLE], sections[PLANNING_TITLE], arguments.output.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ rule train_diffusion:
         "<benchmarks>/train_diffusion.tsv"
     conda:
         "../../envs/adds.yaml"
-    threads: 1
+    threads: 2
     resources:
         mem_mb=2000,
         runtime=60,

@@ -74,6 +74,8 @@ rule saving:
         "<logs>/saving.log",
     benchmark:
         "<benchmarks>/saving.tsv"
+    # The longest of the jobs that end a run: first, so that the others run beside it.
+    priority: 1
     conda:
         "../../envs/adds.yaml"
     resources:

@@ -12,10 +12,11 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
 from adds.naming import Setting
+
+_INK = ".15"  # seaborn's dark grey
 
 TEXT_WIDTH = 7.0
 """Width in inches of a two-column page."""
@@ -72,13 +73,20 @@ def look(settings: Mapping[str, Any]) -> Iterator[None]:
         "legend.frameon": False,
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "axes.grid": False,
+        "axes.axisbelow": True,
+        "axes.edgecolor": _INK,
+        "axes.labelcolor": _INK,
+        "text.color": _INK,
+        "xtick.color": _INK,
+        "ytick.color": _INK,
+        "patch.force_edgecolor": True,
+        "patch.edgecolor": "white",
         "pdf.fonttype": 42,
         "savefig.dpi": settings["dpi"],
         "savefig.bbox": "tight",
         "figure.constrained_layout.use": True,
     }
-    with sns.axes_style("ticks"), mpl.rc_context(rc):
+    with mpl.rc_context(rc):
         yield
 
 

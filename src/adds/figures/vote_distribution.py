@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -66,9 +67,10 @@ def shares(
 
 def _panel(axis: Axes, panel: pd.DataFrame, votes: list[int]) -> None:
     grid = panel.pivot(index="rank", columns="votes", values="share")[votes]
-    axis.imshow(grid, vmin=0, vmax=1, cmap="cividis", aspect="auto")
+    sns.heatmap(grid, ax=axis, vmin=0, vmax=1, cmap="cividis", cbar=False, xticklabels=False)
+    axis.set(xlabel="", ylabel="")
     names = panel.drop_duplicates("rank").sort_values("rank")
-    axis.set_yticks(range(len(names)), [name[:18] for name in names["name"]])
+    axis.set_yticks(names["rank"] + 0.5, [name[:18] for name in names["name"]], rotation=0)
     for tick, true in zip(axis.get_yticklabels(), names["is_true"], strict=True):
         tick.set_color("#d40000" if true else "black")
         tick.set_fontweight("bold" if true else "normal")
@@ -77,7 +79,7 @@ def _panel(axis: Axes, panel: pd.DataFrame, votes: list[int]) -> None:
         for row in chosen.itertuples():
             axis.add_patch(
                 Rectangle(
-                    (column - 0.46, row.rank - 0.46),
+                    (column + 0.04, row.rank + 0.04),
                     0.92,
                     0.92,
                     fill=False,
@@ -87,7 +89,7 @@ def _panel(axis: Axes, panel: pd.DataFrame, votes: list[int]) -> None:
                 )
             )
     for boundary in range(1, len(votes)):
-        axis.axvline(boundary - 0.5, color="white", linewidth=2)
+        axis.axvline(boundary, color="white", linewidth=2)
     axis.set_xticks([])
     axis.tick_params(length=0)
     for spine in axis.spines.values():
@@ -118,9 +120,10 @@ def draw(drawn: pd.DataFrame) -> Figure:
         for column in range(len(sigmas)):
             if row == len(images) - 1:
                 axes[row, column].set_xticks(
-                    range(len(votes)), [f"{vote} vote{'s' if vote > 1 else ''}" for vote in votes]
+                    np.arange(len(votes)) + 0.5, [f"{vote} vote{'s' if vote > 1 else ''}" for vote in votes]
                 )
-    colours = figure.colorbar(axes[0, 0].images[0], ax=axes, location="bottom", fraction=0.02, pad=0.01, aspect=50)
+    heat = axes[0, 0].collections[0]
+    colours = figure.colorbar(heat, ax=axes, location="bottom", fraction=0.02, pad=0.01, aspect=50)
     colours.set_label("Share of samples")
     colours.outline.set_visible(False)
     return figure
