@@ -313,3 +313,45 @@ def test_partial_tables_say_what_they_rest_on(rerun):
         assert "PARTIAL: cells rest on 2 to 4 of 4 images," in (tables / f"{name}.md").read_text()
     rows = (tables / "certified_accuracy.md").read_text().splitlines()
     assert next(row for row in rows if row.startswith("| Carlini")).endswith("| - |")
+
+
+def test_jobs_run_on_the_compiled_network(rerun):
+    """Compiled once, used by every job that evaluates it; compiled again, nothing is sampled again."""
+    compiled = {"experiment": "compiled", "diffusion": {"compile": True}, "methods": {"adds_oneshot": None}}
+    target = "results/compiled/certificates.csv"
+    done = run(rerun, target, **compiled)
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert "uncompiled" not in output
+    assert (rerun / "resources/digits/compiled.pt2").stat().st_size > 0
+    found, plain = (
+        pd.read_csv(rerun / f"results/{name}/certificates.csv").set_index(["method", "sigma", "votes", "index"])
+        for name in ("compiled", "digits")
+    )
+    both = found.join(plain, rsuffix="_plain")
+    # The networks differ by rounding, so that a vote rarely changes sides.
+    assert (both["prediction"] == both["prediction_plain"]).mean() > 0.9
+    assert both["evaluations"].sum() == both["evaluations_plain"].sum()
+    (rerun / "resources/digits/compiled.pt2").unlink()
+    again = planned(rerun, **compiled)
+    assert again.get("compile_diffusion", 0) <= 1
+    assert "certify" not in again
+
+
+def test_a_job_whose_samples_are_on_record_imports_no_torch(rerun):
+    counts = rerun / "results/digits/counts/adds/sigma0.5/votes1/00000.parquet"
+    before = pd.read_parquet(counts)
+    counts.unlink()
+    forbidden = rerun / "forbidden"
+    (forbidden / "torch").mkdir(parents=True)
+    (forbidden / "torch/__init__.py").write_text("raise ImportError('torch was imported')")
+    done = subprocess.run(
+        command(rerun, str(counts.relative_to(rerun))),
+        cwd=rerun,
+        env={**os.environ, "PYTHONPATH": str(forbidden)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    pd.testing.assert_frame_equal(pd.read_parquet(counts), before)

@@ -106,6 +106,8 @@ rule compile_diffusion:
         "<logs>/compile_diffusion.log",
     benchmark:
         "<benchmarks>/compile_diffusion.tsv"
+    # The longest jobs wait for it.
+    priority: 1
     conda:
         "../../envs/adds.yaml"
     threads: 1

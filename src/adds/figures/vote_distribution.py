@@ -67,7 +67,7 @@ def shares(
 
 def _panel(axis: Axes, panel: pd.DataFrame, votes: list[int]) -> None:
     grid = panel.pivot(index="rank", columns="votes", values="share")[votes]
-    sns.heatmap(grid, ax=axis, vmin=0, vmax=1, cmap="cividis", cbar=False, xticklabels=False)
+    sns.heatmap(grid, ax=axis, vmin=0, vmax=1, cmap="cividis", cbar=False, xticklabels=False, yticklabels=False)
     axis.set(xlabel="", ylabel="")
     names = panel.drop_duplicates("rank").sort_values("rank")
     axis.set_yticks(names["rank"] + 0.5, [name[:18] for name in names["name"]], rotation=0)
