@@ -15,7 +15,7 @@ def main(weights: str, output, config: dict) -> None:
         network,
         output.package,
         output.description,
-        facts=compiled_from(weights, network),
+        facts=compiled_from(weights, settings, network),
         shape=(settings["unet"]["in_channels"], size, size),
         device=device,
     )

@@ -16,7 +16,7 @@ from adds.classifiers import (
     TimmDescription,
     load_small_classifier,
 )
-from adds.compilation import load_package
+from adds.compilation import VERSION, load_package
 from adds.denoiser import Denoiser, Network, load_unet, load_weights
 from adds.descriptions import read_description
 from adds.gpus import take_gpu
@@ -54,13 +54,18 @@ def load_diffusion(
     network = load_unet(weights, settings["unet"], device=device, half=half)
     if compiled is None:
         return network
-    return load_package(network, compiled, facts=compiled_from(weights, network), device=device)
+    return load_package(network, compiled, facts=compiled_from(weights, settings, network), device=device)
 
 
-def compiled_from(weights: Path | str, network: nn.Module) -> dict[str, str]:
-    """Say which network a compiled one is."""
+def compiled_from(weights: Path | str, settings: Mapping[str, Any], network: nn.Module) -> dict[str, str]:
+    """Say which network a compiled one is: its weights, its architecture and its precision."""
     description = read_description(weights, Path(weights).with_suffix(".json"))
-    return {"weights": description["sha256"], "precision": str(network.dtype)}
+    return {
+        "weights": description["sha256"],
+        "unet": json.dumps(settings["unet"], sort_keys=True),
+        "precision": str(network.dtype),
+        "version": str(VERSION),
+    }
 
 
 def claim_device(config: Mapping[str, Any]) -> torch.device:

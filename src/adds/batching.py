@@ -51,10 +51,10 @@ class Batches:
         return torch.cat(parts)
 
     def _padded(self, function: Callable[[Tensor], Tensor], part: Tensor) -> Tensor:
-        padding = part[-1:].expand(self.size - len(part), *part.shape[1:])
         started = time.perf_counter()
         with torch.inference_mode():
-            values = function(torch.cat([part, padding]))[: len(part)]
+            padding = part[-1:].expand(self.size - len(part), *part.shape[1:])
+            values = function(torch.cat([part, padding]) if len(padding) else part)[: len(part)]
         self.seconds += time.perf_counter() - started
         self._evaluated += self.size
         self._wanted += len(part)

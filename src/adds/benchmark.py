@@ -9,7 +9,7 @@ import dataclasses
 import json
 import platform
 import re
-import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -29,6 +29,7 @@ from torch.nn.functional import interpolate
 from torch.utils.flop_counter import FlopCounterMode
 
 from adds.assets import embedded_pipeline
+from adds.compilation import CompiledNetwork
 from adds.denoiser import Network, build_unet, load_weights
 from adds.digits import load_split
 from adds.fastpath import FusedAttention, UpsampledConvolution, accelerate
@@ -45,7 +46,6 @@ MODELS = Path("resources/digits")
 SIGMA = 0.6
 GUIDANCE_SCALE = 0.8
 BATCH = 128
-CLASSIFIER_BATCH = 256
 SAMPLES = 512
 TURNS = 5
 
@@ -53,6 +53,7 @@ FIRST_EVALUATION = """
 import torch
 import adds.counting
 from adds.assets import embedded_pipeline
+from adds.compilation import CompiledNetwork
 torch.set_num_threads(1)
 pipeline = embedded_pipeline("resources/digits", compiled={compiled})
 pipeline.denoiser.predict(torch.zeros(2, 1, 8, 8), pipeline.grid, 1)
@@ -220,7 +221,7 @@ def methods_table(plain: Network, schedule_name: str) -> Table:
     for method in METHODS:
         for votes in (1, 5) if method in VOTING else (1,):
             pipeline = embedded_pipeline(MODELS, compiled=True)
-            pipeline.denoiser.batches.size, pipeline.classifier.batches.size = BATCH, CLASSIFIER_BATCH
+            pipeline.denoiser.batches.size = pipeline.classifier.batches.size = BATCH
             sampler = Sampler(method, pipeline, SIGMA, votes, GUIDANCE_SCALE, chunk_size=SAMPLES)
 
             def ours(sampler: Sampler = sampler) -> Tally:
@@ -316,7 +317,11 @@ def memory_of(samples: int, batch: int) -> float:
     pipeline.denoiser.batches.size = pipeline.classifier.batches.size = batch
     sampler = Sampler("carlini", pipeline, SIGMA, chunk_size=batch)
     sampler.count(load_split()[1].images[0], index=0, stage="estimation", limit=samples)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not getrusage's: a new process inherits that from the one that started it.
+    peak = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    if peak is None:
+        raise RuntimeError("this system doesn't tell the largest memory of a process")
+    return int(peak[1]) / 1024
 
 
 def planning(scratch: Path) -> Table:
@@ -356,6 +361,7 @@ def workflow_times(scratch: Path) -> Table:
         (scratch / "workflow.yaml").write_text(json.dumps(changes))
         target = f"results/benchmark{images}/certificates.csv"
         files = ["--configfile", "config/digits.yaml", str(scratch / "workflow.yaml")]
+        shutil.rmtree(Path(target).parent, ignore_errors=True)
         started = time.perf_counter()
         subprocess.run(["snakemake", "--cores", "1", *files, "--", target], capture_output=True, check=True)
         rows.append({"images": images, "seconds": time.perf_counter() - started})
@@ -416,6 +422,8 @@ def main() -> None:
     load_weights(plain, MODELS / "diffusion.pt")
     accelerated = embedded_pipeline(MODELS).denoiser.network
     compiled = embedded_pipeline(MODELS, compiled=True).denoiser.network
+    if not isinstance(compiled, CompiledNetwork):
+        parser.exit(1, "the network isn't compiled for this machine: see the warning above\n")
     arguments.scratch.mkdir(parents=True, exist_ok=True)
     measured: dict[str, Callable[[], Table]] = {
         "The network against guided_diffusion's own code": lambda: network_paths(plain, accelerated, compiled),

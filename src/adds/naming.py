@@ -23,9 +23,6 @@ GUIDED = frozenset({"adds", "adds_oneshot"})
 VOTING = frozenset({"densepure", "adds"})
 """The methods that can take more than one vote."""
 
-STEPPING = frozenset({"densepure", "adds", "adds_oneshot"})
-"""The methods that take many steps, and so many evaluations."""
-
 CONTAINED = {"adds_oneshot": "adds"}
 """Methods that are the one-shot denoised image of another: its samples hold theirs."""
 

@@ -115,6 +115,9 @@ rule compile_diffusion:
         gpu=0 if config["device"] == "cpu" else 1,
         mem_mb=4000 if on_small_networks() else 32000,
         runtime=60,
+    params:
+        unet=config["diffusion"]["unet"],
+        half_precision=config["diffusion"]["half_precision"],
     script:
         "../../scripts/compile_diffusion.py"
 

@@ -8,7 +8,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
 # Raised when the same configuration would give other counts: older counts are then drawn again.
-COUNTS_VERSION = 2
+COUNTS_VERSION = 3
 
 GUIDED = ("adds", "adds_oneshot")
 
@@ -268,7 +268,7 @@ def compiled_diffusion(wildcards) -> list[str]:
     """The compiled network, where it is asked for; that it was compiled again is no reason to sample again."""
     if not config["diffusion"]["compile"] or wildcards.method == "rs":
         return []
-    return [ancient("<models>/compiled.pt2")]
+    return [ancient(f"<models>/compiled.{suffix}") for suffix in ("pt2", "json")]
 
 
 def on_small_networks() -> bool:
