@@ -81,6 +81,7 @@ def test_the_terminal_shows_the_tables_at_the_end(finished):
     text = (finished / "terminal.txt").read_text()
     assert "Certified accuracy (%)" in text
     assert "| ADDS, 5 votes |" in text
+    assert re.search(r"Networks took .* of the certification jobs' .* s; \d+% went elsewhere", text)
     assert "Results are in results/digits/" in text
 
 

@@ -61,9 +61,8 @@ def compile_network(
     batch = torch.export.Dim("batch", min=2, max=_MOST_STATES)
     with torch.no_grad():
         exported = torch.export.export(network, (states, timesteps), dynamic_shapes=({0: batch}, {0: batch}))
-        torch._inductor.aoti_compile_and_package(
-            exported, package_path=str(package), inductor_configs={"freezing": True}
-        )
+        settings = {"freezing": True, "compile_threads": torch.get_num_threads()}
+        torch._inductor.aoti_compile_and_package(exported, package_path=str(package), inductor_configs=settings)
         compiled = CompiledNetwork(network, package)
         expected = network(states, timesteps)
         return float((compiled(states, timesteps) - expected).abs().max() / expected.abs().max())

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -393,6 +394,26 @@ def cost() -> str:
     return f"about {hours:,.0f} {config['estimate']['device']}-hours"
 
 
+def time_in_networks() -> list[str]:
+    """What the certification jobs' logs and benchmarks tell: which part of their time the networks took."""
+    experiment = config["experiment"]
+    logs = Path("logs", experiment, "certify").glob("**/*.log")
+    told = [
+        re.search(r"networks took ([\d.]+) of", log.read_text(errors="replace"))
+        for log in logs
+    ]
+    networks = sum(float(found[1]) for found in told if found)
+    measured = Path("benchmarks", experiment, "certify").glob("**/*.tsv")
+    rows = [row for path in measured for row in path.read_text().splitlines()[1:]]
+    total = sum(float(row.split("\t")[0]) for row in rows)
+    if not networks or total < networks:  # on GPUs it can't be told
+        return []
+    return [
+        f"Networks took {networks:,.0f} of the certification jobs' {total:,.0f} s; "
+        f"{100 * (1 - networks / total):.0f}% went elsewhere (start-up, noise, bookkeeping)."
+    ]
+
+
 def summary() -> str:
     """What a finished run tells in the terminal: the tables, and where everything is."""
     folder = Path(results_folder())
@@ -407,6 +428,7 @@ def summary() -> str:
                 "",
                 table.read_text(),
             ]
+    lines += time_in_networks()
     lines.append(f"Results are in {folder}/: certificates.csv, figures/, tables/")
     return "\n".join(lines)
 
