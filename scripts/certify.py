@@ -51,10 +51,10 @@ def sampler_loader(snakemake, identity: dict) -> Callable[[], "Sampler"]:
         config = snakemake.config
         pipeline = load_pipeline(
             config,
-            diffusion=snakemake.input.diffusion,
+            diffusion=snakemake.input.get("diffusion"),
             classifier=snakemake.input.classifier,
             device=torch.device(identity["device"]),
-            compiled=next(iter(snakemake.input.compiled), None),
+            compiled=snakemake.input.get("compiled"),
         )
         return Sampler(
             **{key: identity[key] for key in (*SETTING, "guidance_scale", "start") if key in identity},
@@ -85,6 +85,7 @@ def main(snakemake) -> None:
     models = {
         name: read_description(snakemake.input[name], snakemake.input[f"{name}_description"])
         for name in ("diffusion", "classifier")
+        if snakemake.input.get(name)
     }
     # Half precision is used on GPUs only, so samples of both kinds of device are kept apart.
     kind, device = device_of(config)

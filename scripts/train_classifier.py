@@ -6,6 +6,7 @@ import torch
 from adds.descriptions import describe_model
 from adds.digits import load_split
 from adds.logs import configure_logging
+from adds.memory import keep_freed_memory
 from adds.training import TrainingSettings, train_classifier
 
 
@@ -20,6 +21,7 @@ def main(training: dict, seed: int, settings: dict, output) -> None:
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "train_classifier")
     torch.set_num_threads(snakemake.threads)
+    keep_freed_memory()
     main(
         **{key: snakemake.params[key] for key in ("training", "seed")},
         settings=snakemake.config["classifier"],

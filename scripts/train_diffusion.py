@@ -7,6 +7,7 @@ import torch
 from adds.descriptions import describe_model
 from adds.digits import load_split
 from adds.logs import configure_logging
+from adds.memory import keep_freed_memory
 from adds.schedule import Schedule
 from adds.training import TrainingSettings, generate, train_diffusion
 
@@ -36,6 +37,7 @@ def main(model: dict, training: dict, seed: int, settings: dict, output) -> None
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "train_diffusion")
     torch.set_num_threads(snakemake.threads)
+    keep_freed_memory()
     main(
         **{key: snakemake.params[key] for key in ("model", "training", "seed")},
         settings=snakemake.config["diffusion"],

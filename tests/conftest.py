@@ -1,7 +1,9 @@
 """Small worlds that the tests share."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import settings
 from torch import Tensor, nn
 
 from adds.classifiers import BatchedClassifier
-from adds.denoiser import Denoiser, build_unet
+from adds.denoiser import Denoiser, build_unet, randomize
 from adds.methods.base import Pipeline
 from adds.schedule import Schedule, evenly_spaced
 from tests.workflow import copy_project, run
@@ -67,12 +69,10 @@ def gaussian_pipeline(schedule: Schedule) -> Pipeline:
     return Pipeline(denoiser, classifier, schedule.respaced(evenly_spaced(20, 1000)))
 
 
-def random_unet(seed: int = 0) -> nn.Module:
-    """Return a small UNet with random weights everywhere (guided_diffusion starts its last layers at zero)."""
-    generator = torch.Generator().manual_seed(seed)
-    network = build_unet(TINY_UNET)
-    for parameter in network.parameters():
-        parameter.data = torch.randn(parameter.shape, generator=generator) * 0.1
+def random_unet(settings: Mapping[str, Any] = TINY_UNET) -> nn.Module:
+    """Return a UNet as guided_diffusion has it, with random weights."""
+    network = build_unet(settings)
+    randomize(network)
     return network.eval().requires_grad_(False)
 
 

@@ -1,6 +1,7 @@
 """The compiled network computes the same; where it can't be made or isn't for this machine, jobs go on without."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -9,28 +10,33 @@ import torch
 
 from adds import compilation
 from adds.compilation import CompiledNetwork, load_package, make_package
-from adds.fastpath import UpsampledConvolution, accelerate
-from tests.conftest import TINY_UNET, random_unet
-from tests.test_fastpath import with_random_weights
+from adds.denoiser import untrained_unet
+from adds.fastpath import FusedAttention, UpsampledConvolution
+from tests.conftest import TINY_UNET
 
 CPU = torch.device("cpu")
-FACTS = {"weights": "some", "precision": "torch.float32"}
 SIZE = 32
+WHAT = {"facts": {"unet": "some", "precision": "float32"}, "shape": (1, SIZE, SIZE), "device": CPU}
 
 
-def network_with_everything():
+def network_with_everything(head_channels=8):
     """Return a network with fused attention and a folded convolution."""
-    settings = {**TINY_UNET, "image_size": SIZE, "attention_resolutions": [16], "num_head_channels": 8}
-    network = with_random_weights(settings)
-    accelerate(network)
+    network = untrained_unet(
+        {
+            **TINY_UNET,
+            "image_size": SIZE,
+            "attention_resolutions": [16],
+            "num_head_channels": head_channels,
+        }
+    )
+    assert any(isinstance(module, FusedAttention) for module in network.modules())
     assert any(isinstance(module, UpsampledConvolution) for module in network.modules())
-    return network.requires_grad_(False)
+    return network
 
 
 def make(folder):
-    package, description = folder / "compiled.pt2", folder / "compiled.json"
-    network, shape = network_with_everything(), (1, SIZE, SIZE)
-    make_package(network, package, description, facts=FACTS, shape=shape, device=CPU)
+    package = folder / "compiled.pt2"
+    make_package(network_with_everything(), package, folder / "compiled.json", **WHAT)
     return package
 
 
@@ -40,8 +46,12 @@ def package(tmp_path_factory):
 
 
 def test_the_same_values_whatever_else_is_in_the_batch(package):
+    """The weights are other ones than those that it was compiled with."""
     network = network_with_everything()
-    compiled = load_package(network, package, facts=FACTS, device=CPU)
+    torch.manual_seed(1)
+    for parameter in network.parameters():
+        parameter.data = 0.1 * torch.randn(parameter.shape)
+    compiled = load_package(network, package, **WHAT)
     assert isinstance(compiled, CompiledNetwork)
     x_t, timesteps = torch.randn(8, 1, SIZE, SIZE), torch.full((8,), 500.0)
     with torch.inference_mode():
@@ -54,14 +64,14 @@ def test_the_same_values_whatever_else_is_in_the_batch(package):
         assert torch.equal(compiled(mixed, timesteps)[:3], whole[:3])
 
 
-@pytest.mark.parametrize("fact", ["weights", "precision", "torch", "system", "processor"])
+@pytest.mark.parametrize("fact", ["unet", "precision", "torch", "system", "processor"])
 def test_what_was_compiled_for_something_else_is_not_used(package, fact, tmp_path, caplog):
     copy = tmp_path / "compiled.pt2"
     copy.write_bytes(package.read_bytes())
     described = json.loads(package.with_suffix(".json").read_text())
     copy.with_suffix(".json").write_text(json.dumps({**described, fact: "other"}))
-    network = random_unet()
-    assert load_package(network, copy, facts=FACTS, device=CPU) is network
+    network = network_with_everything()
+    assert load_package(network, copy, **WHAT) is network
     assert f"compiled for another {fact}" in caplog.text
 
 
@@ -69,8 +79,8 @@ def test_a_broken_package_is_not_used(package, tmp_path, caplog):
     copy = tmp_path / "compiled.pt2"
     copy.write_bytes(package.read_bytes()[:1000])
     copy.with_suffix(".json").write_text(package.with_suffix(".json").read_text())
-    network = random_unet()
-    assert load_package(network, copy, facts=FACTS, device=CPU) is network
+    network = network_with_everything()
+    assert load_package(network, copy, **WHAT) is network
     assert "delete" in caplog.text
 
 
@@ -93,23 +103,36 @@ def test_what_fails_on_a_gpu_is_tried_again_in_smaller_batches():
         compiled(states, torch.zeros(4))
 
 
-def test_a_network_that_was_compiled_wrongly_is_thrown_away(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(compilation, "compile_network", lambda *_, **__: 0.5)
-    package = make(tmp_path)
-    assert package.read_bytes() == b""
-    network = random_unet()
-    assert load_package(network, package, facts=FACTS, device=CPU) is network
-    assert "differ by 5.0e-01 from the original's" in caplog.text
+def test_a_network_that_was_compiled_wrongly_is_thrown_away(package, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(compilation, "compile_network", lambda _, path, **__: shutil.copy(package, path))
+    monkeypatch.setitem(compilation.MOST_DIFFERENCE, "cpu", 0.0)
+    thrown_away = make(tmp_path)
+    assert thrown_away.read_bytes() == b""
+    network = network_with_everything()
+    assert load_package(network, thrown_away, **WHAT) is network
+    assert "from the original's, more than 0.0" in caplog.text
+
+
+def test_a_compiled_network_with_other_values_is_not_used(package, caplog):
+    """Nothing but its values tells that attention was compiled with other heads."""
+    network = network_with_everything(head_channels=16)
+    assert load_package(network, package, **WHAT) is network
+    assert "from the original's" in caplog.text
+
+
+def test_a_compiled_network_with_other_weights_is_not_used(package, caplog):
+    network = untrained_unet(TINY_UNET)
+    assert load_package(network, package, **WHAT) is network
+    assert "a network with other weights" in caplog.text
 
 
 WITHOUT_COMPILER = """
 import sys
 from pathlib import Path
-from tests.test_compilation import CPU, FACTS, make
 from adds.compilation import load_package
-from tests.conftest import random_unet
-network = random_unet()
-assert load_package(network, make(Path(sys.argv[1])), facts=FACTS, device=CPU) is network
+from tests.test_compilation import WHAT, make, network_with_everything
+network = network_with_everything()
+assert load_package(network, make(Path(sys.argv[1])), **WHAT) is network
 """
 
 

@@ -6,20 +6,11 @@ from guided_diffusion.unet import QKVAttentionLegacy
 from torch import nn
 from torch.nn.functional import interpolate
 
-from adds.denoiser import build_unet
 from adds.fastpath import FusedAttention, UpsampledConvolution, accelerate
-from tests.conftest import TINY_UNET
+from tests.conftest import TINY_UNET, random_unet
 
 ATTENTIVE = {**TINY_UNET, "attention_resolutions": [8, 4], "num_head_channels": 8, "num_res_blocks": 1}
 LARGE = {**TINY_UNET, "image_size": 64, "channel_mult": [1, 1, 2, 2]}  # upsampled from 8, 16 and 32 pixels
-
-
-def with_random_weights(settings):
-    torch.manual_seed(0)
-    network = build_unet(settings)
-    for parameter in network.parameters():
-        parameter.data = 0.1 * torch.randn(parameter.shape)
-    return network.eval().requires_grad_(False)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
@@ -51,7 +42,7 @@ def test_an_upsampled_convolution_is_upsampling_and_then_a_convolution(height, w
     ids=["head channels", "number of heads", "upsampling layers", "upsampling blocks"],
 )
 def test_an_accelerated_network_gives_the_same(settings, folded):
-    network = with_random_weights(settings)
+    network = random_unet(settings)
     x_t, timesteps = torch.randn(2, 1, settings["image_size"], settings["image_size"]), torch.full((2,), 500)
     plain = network(x_t, timesteps)
     accelerate(network)
@@ -62,7 +53,7 @@ def test_an_accelerated_network_gives_the_same(settings, folded):
 
 def test_half_precision_reaches_the_folded_convolutions():
     """guided_diffusion's own conversion has to find them."""
-    network = with_random_weights(LARGE)
+    network = random_unet(LARGE)
     accelerate(network)
     network.convert_to_fp16()
     folded = [module.folded for module in network.modules() if isinstance(module, UpsampledConvolution)]

@@ -2,7 +2,7 @@ import pytest
 import torch
 from scipy import stats
 
-from adds.noise import Noise, philox, philox_in_torch
+from adds.noise import Noise, _box_muller, philox, philox_in_torch
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,18 @@ def test_standard_normal():
     values = draw(samples=range(4000)).flatten().numpy()
     assert stats.kstest(values, "norm").pvalue > 0.001
     assert stats.kstest(values**2, stats.chi2(1).cdf).pvalue > 0.001
+
+
+def test_normals_are_those_of_64_bits():
+    """Of the 64 bits behind a radius none is lost where it matters, far out: up to 9.4 sigma."""
+    words = torch.randint(0, 2**32, (4, 1000)).unbind()
+    words[0][:40], words[1][:20] = 0, torch.arange(20)
+    high, low, *angle = (word.double() for word in words)
+    radius = torch.sqrt(-2 * torch.log(2.0**-32 * high + 2.0**-64 * (low + 0.5)))
+    turn = 2 * torch.pi * (2.0**-32 * angle[0] + 2.0**-64 * angle[1])
+    expected = torch.stack([radius * torch.cos(turn), radius * torch.sin(turn)], dim=-1)
+    assert float(radius.max()) > 9.4
+    assert float((_box_muller(words) - expected).abs().max()) < 1e-5
 
 
 def test_coordinates_samples_votes_and_steps_are_uncorrelated():

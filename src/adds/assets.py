@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from adds.classifiers import (
     BatchedClassifier,
@@ -16,10 +16,10 @@ from adds.classifiers import (
     TimmDescription,
     load_small_classifier,
 )
-from adds.compilation import VERSION, load_package
-from adds.denoiser import Denoiser, Network, load_unet, load_weights
-from adds.descriptions import read_description
+from adds.compilation import VERSION, load_package, make_package
+from adds.denoiser import Denoiser, Network, load_unet, load_weights, untrained_unet
 from adds.gpus import take_gpu
+from adds.memory import keep_freed_memory
 from adds.methods.base import Pipeline
 from adds.schedule import Schedule, evenly_spaced
 
@@ -40,8 +40,7 @@ def load_classifier(path: Path | str, settings: Mapping[str, Any], device: torch
     if settings["kind"] == "small":
         return load_small_classifier(path, classes=settings["classes"]).to(device)
     description = TimmDescription.read(Path(path).with_suffix(".json"))
-    half = bool(settings["half_precision"]) and device.type == "cuda"
-    classifier = TimmClassifier(description, half=half)
+    classifier = TimmClassifier(description, half=_half(settings, device))
     load_weights(classifier.network, path)
     return classifier.eval().requires_grad_(False).to(device)
 
@@ -50,22 +49,40 @@ def load_diffusion(
     weights: Path | str, settings: Mapping[str, Any], device: torch.device, compiled: Path | str | None = None
 ) -> Network:
     """Load the diffusion model, ``compiled`` where it was; half precision is for GPUs only."""
-    half = bool(settings["half_precision"]) and device.type == "cuda"
-    network = load_unet(weights, settings["unet"], device=device, half=half)
+    network = load_unet(weights, settings["unet"], device=device, half=_half(settings, device))
     if compiled is None:
         return network
-    return load_package(network, compiled, facts=compiled_from(weights, settings, network), device=device)
+    return load_package(network, compiled, **compilable(settings, device))
 
 
-def compiled_from(weights: Path | str, settings: Mapping[str, Any], network: nn.Module) -> dict[str, str]:
-    """Say which network a compiled one is: its weights, its architecture and its precision."""
-    description = read_description(weights, Path(weights).with_suffix(".json"))
+def compile_diffusion(
+    settings: Mapping[str, Any], device: torch.device, package: Path | str, description: Path | str
+) -> None:
+    """Compile the diffusion model of a configuration, whose weights need not be there yet."""
+    network = untrained_unet(settings["unet"], device=device, half=_half(settings, device))
+    make_package(network, package, description, **compilable(settings, device))
+
+
+def compilable(settings: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """Say what a diffusion model is to the compiler: its architecture, its precision, the shape of its states."""
+    unet = settings["unet"]
     return {
-        "weights": description["sha256"],
-        "unet": json.dumps(settings["unet"], sort_keys=True),
-        "precision": str(network.dtype),
-        "version": str(VERSION),
+        "facts": {
+            "unet": json.dumps(unet, sort_keys=True),
+            "precision": "float16" if _half(settings, device) else "float32",
+            "version": str(VERSION),
+        },
+        "shape": (unet["in_channels"], unet["image_size"], unet["image_size"]),
+        "device": device,
     }
+
+
+def _half(settings: Mapping[str, Any], device: torch.device) -> bool:
+    return bool(settings["half_precision"]) and device.type == "cuda"
+
+
+def _no_diffusion_model(_x_t: Tensor, _timesteps: Tensor) -> Tensor:
+    raise ValueError("this pipeline was loaded without a diffusion model: only RS can do without")
 
 
 def claim_device(config: Mapping[str, Any]) -> torch.device:
@@ -83,17 +100,22 @@ def device_name(device: torch.device) -> str:
 def load_pipeline(
     config: Mapping[str, Any],
     *,
-    diffusion: Path | str,
+    diffusion: Path | str | None,
     classifier: Path | str,
     device: torch.device,
     compiled: Path | str | None = None,
 ) -> Pipeline:
-    """Load both networks as the sections ``diffusion`` and ``classifier`` of a configuration say."""
+    """Load both networks as the sections ``diffusion`` and ``classifier`` of a configuration say.
+
+    RS needs no diffusion model.
+    """
+    if device.type == "cpu":
+        keep_freed_memory()
     settings = config["diffusion"]
     schedule = Schedule.named(settings["schedule"], settings["timesteps"])
     return Pipeline(
         denoiser=Denoiser(
-            load_diffusion(diffusion, settings, device, compiled),
+            load_diffusion(diffusion, settings, device, compiled) if diffusion else _no_diffusion_model,
             schedule,
             batch_size=settings["batch_size"],
             device=device,

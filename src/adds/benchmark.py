@@ -30,7 +30,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from adds.assets import embedded_pipeline
 from adds.compilation import CompiledNetwork
-from adds.denoiser import Network, build_unet, load_weights
+from adds.denoiser import Network, build_unet, load_weights, randomize
 from adds.digits import load_split
 from adds.fastpath import FusedAttention, UpsampledConvolution, accelerate
 from adds.methods import METHODS
@@ -125,9 +125,7 @@ def paper_unets() -> tuple[nn.Module, nn.Module]:
     with torch.device("meta"):
         network = build_unet(settings)
     network = network.to_empty(device="cpu").eval().requires_grad_(False)
-    generator = torch.Generator().manual_seed(0)
-    for parameter in network.parameters():
-        parameter.normal_(std=0.02, generator=generator)
+    randomize(network)
     fast = copy.deepcopy(network)
     accelerate(fast)
     return network, fast.requires_grad_(False)

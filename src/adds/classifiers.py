@@ -45,12 +45,12 @@ class SmallClassifier(nn.Module):
         super().__init__()
         self.features = nn.Sequential(
             nn.Conv2d(1, 32, 3, padding=1),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Conv2d(32, 32, 3, padding=1, stride=2),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Flatten(),
             nn.Linear(32 * 4 * 4, 128),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Linear(128, classes),
         )
 
@@ -61,9 +61,10 @@ class SmallClassifier(nn.Module):
 
 
 def load_small_classifier(path: Path | str, *, classes: int = 10) -> nn.Module:
-    """Load the embedded experiment's classifier."""
+    """Load the embedded experiment's classifier, its channels last: that is faster."""
     network = SmallClassifier(classes)
     load_weights(network, path)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network.eval().requires_grad_(False)
 
 

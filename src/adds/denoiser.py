@@ -107,6 +107,28 @@ def load_unet(
     with torch.device("meta"):  # no time and memory for weights that are replaced at once
         network = build_unet(settings)
     load_weights(network, path)
+    return _ready(network, device=device, half=half)
+
+
+def untrained_unet(
+    settings: Mapping[str, Any], *, device: torch.device | str = "cpu", half: bool = False
+) -> nn.Module:
+    """Build the UNet with random weights everywhere (guided_diffusion starts its last layers at zero)."""
+    network = build_unet(settings)
+    randomize(network)
+    return _ready(network, device=device, half=half)
+
+
+def randomize(network: nn.Module) -> None:
+    """Give a network random weights, the same ones each time."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_(std=0.1, generator=generator)
+
+
+def _ready(network: nn.Module, *, device: torch.device | str, half: bool) -> nn.Module:
+    """Make a network that has its weights ready to be evaluated."""
     accelerate(network)
     if half:
         network.convert_to_fp16()  # type: ignore[operator]

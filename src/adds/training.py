@@ -92,7 +92,7 @@ def train_diffusion(
     process = training_process(schedule, timesteps)
     network = build_unet(unet)
     average = copy.deepcopy(network).requires_grad_(False)
-    optimizer = torch.optim.Adam(network.parameters())
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
     images = to_model(train.images)
     log: list[Record] = []
     running = 0.0

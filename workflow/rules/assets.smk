@@ -11,9 +11,11 @@ rule train_diffusion:
         "<logs>/train_diffusion.log",
     benchmark:
         "<benchmarks>/train_diffusion.tsv"
+    # Nearly everything waits for it, and meanwhile there is something to do for the other cores.
+    priority: 3
     conda:
         "../../envs/adds.yaml"
-    threads: 2
+    threads: 1
     resources:
         mem_mb=2000,
         runtime=60,
@@ -96,9 +98,6 @@ rule download_classifier:
 
 
 rule compile_diffusion:
-    input:
-        weights="<models>/diffusion.pt",
-        description="<models>/diffusion.json",
     output:
         package="<models>/compiled.pt2",
         description="<models>/compiled.json",
@@ -107,7 +106,7 @@ rule compile_diffusion:
     benchmark:
         "<benchmarks>/compile_diffusion.tsv"
     # The longest jobs wait for it.
-    priority: 1
+    priority: 2
     conda:
         "../../envs/adds.yaml"
     threads: 1

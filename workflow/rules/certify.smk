@@ -3,12 +3,10 @@
 
 rule certify:
     input:
+        unpack(diffusion_model),
         images="<models>/images.csv",
-        diffusion="<models>/diffusion.pt",
-        diffusion_description="<models>/diffusion.json",
         classifier="<models>/classifier.pt",
         classifier_description="<models>/classifier.json",
-        compiled=compiled_diffusion,
         leader=leader_counts,
     output:
         counts="<results>/counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet",
@@ -16,6 +14,8 @@ rule certify:
         "<logs>/certify/{method}/sigma{sigma}/votes{votes}/{shard}.log",
     benchmark:
         "<benchmarks>/certify/{method}/sigma{sigma}/votes{votes}/{shard}.tsv"
+    # Figures can wait until the last long jobs leave cores to them.
+    priority: 1
     conda:
         "../../envs/adds.yaml"
     threads: 1

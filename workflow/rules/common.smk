@@ -9,7 +9,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
 # Raised when the same configuration would give other counts: older counts are then drawn again.
-COUNTS_VERSION = 3
+COUNTS_VERSION = 4
 
 GUIDED = ("adds", "adds_oneshot")
 
@@ -265,11 +265,21 @@ def leader_counts(wildcards) -> list[str]:
     ]
 
 
-def compiled_diffusion(wildcards) -> list[str]:
-    """The compiled network, where it is asked for; that it was compiled again is no reason to sample again."""
-    if not config["diffusion"]["compile"] or wildcards.method == "rs":
-        return []
-    return [ancient(f"<models>/compiled.{suffix}") for suffix in ("pt2", "json")]
+def diffusion_model(wildcards) -> dict[str, str]:
+    """The diffusion model, where the method has one, and what was compiled of it, where that is asked for.
+
+    That it was compiled again is no reason to sample again.
+    """
+    if wildcards.method == "rs":
+        return {}
+    files = {
+        "diffusion": "<models>/diffusion.pt",
+        "diffusion_description": "<models>/diffusion.json",
+    }
+    if config["diffusion"]["compile"]:
+        files["compiled"] = ancient("<models>/compiled.pt2")
+        files["compiled_description"] = ancient("<models>/compiled.json")
+    return files
 
 
 def on_small_networks() -> bool:
