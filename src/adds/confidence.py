@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 MAX_SEQUENCE_ALPHA = 0.3
 """`mixture_lower` is proved for alpha < 1/e."""
 
-_BISECTIONS = 60
+_BISECTIONS = 40
 
 
 def _counts(successes: ArrayLike, trials: ArrayLike) -> tuple[Array, Array]:
@@ -44,11 +44,14 @@ def log_evidence_above(p0: ArrayLike, successes: ArrayLike, trials: ArrayLike) -
     the truth is at most p0: E is a non-negative supermartingale that starts at 1, and by Ville's inequality
     it ever reaches 1 / alpha with probability at most alpha.
     """
-    p0, (k, n) = np.asarray(p0, float), _counts(successes, trials)
+    k, n = _counts(successes, trials)
     with np.errstate(divide="ignore"):
-        above = np.log(betaincc(k + 1, n - k + 1, p0))
-        likelihood = k * np.log(p0) + (n - k) * np.log1p(-p0)
-    return np.asarray(betaln(k + 1, n - k + 1) + above - np.log1p(-p0) - likelihood)
+        return np.asarray(_log_evidence(np.asarray(p0, float), k, n, betaln(k + 1, n - k + 1)))
+
+
+def _log_evidence(p0: Array, k: Array, n: Array, log_beta: Array) -> Array:
+    above: Array = np.log(betaincc(k + 1, n - k + 1, p0))
+    return log_beta + above - k * np.log(p0) - (n - k + 1) * np.log1p(-p0)
 
 
 def mixture_lower(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Array:
@@ -63,11 +66,13 @@ def mixture_lower(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Arra
         raise ValueError(f"alpha is {alpha}: the confidence sequence needs 0 < alpha <= {MAX_SEQUENCE_ALPHA}")
     k, n = _counts(successes, trials)
     low, high = np.zeros_like(k), k / (n + 1)
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        positive = np.where(middle > 0, middle, 0.5)
-        out = (middle > 0) & (log_evidence_above(positive, k, n) >= -np.log(alpha))
-        low, high = np.where(out, middle, low), np.where(out, high, middle)
+    enough, log_beta = -np.log(alpha), betaln(k + 1, n - k + 1)
+    with np.errstate(divide="ignore"):
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            positive = np.where(middle > 0, middle, 0.5)
+            out = (middle > 0) & (_log_evidence(positive, k, n, log_beta) >= enough)
+            low, high = np.where(out, middle, low), np.where(out, high, middle)
     return low
 
 

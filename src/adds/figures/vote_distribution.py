@@ -65,10 +65,14 @@ def shares(
     return pd.DataFrame(rows)
 
 
-def _panel(axis: Axes, panel: pd.DataFrame, votes: list[int]) -> None:
+def _heat(axis: Axes, panel: pd.DataFrame, votes: list[int]) -> None:
     grid = panel.pivot(index="rank", columns="votes", values="share")[votes]
     sns.heatmap(grid, ax=axis, vmin=0, vmax=1, cmap="cividis", cbar=False, xticklabels=False, yticklabels=False)
     axis.set(xlabel="", ylabel="")
+
+
+def _label(axis: Axes, panel: pd.DataFrame, votes: list[int]) -> None:
+    axis.set_axis_on()
     names = panel.drop_duplicates("rank").sort_values("rank")
     axis.set_yticks(names["rank"] + 0.5, [name[:18] for name in names["name"]], rotation=0)
     for tick, true in zip(axis.get_yticklabels(), names["is_true"], strict=True):
@@ -108,10 +112,17 @@ def draw(drawn: pd.DataFrame) -> Figure:
         figsize=(TEXT_WIDTH, len(images) * 0.115 * labels + 0.9),
         squeeze=False,
     )
+    panels = dict(iter(drawn.groupby(["index", "sigma"])))
+    # seaborn draws the whole figure for each of its heat maps, which takes long with labels.
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for row, index in enumerate(images):
+        for column, sigma in enumerate(sigmas):
+            _heat(axes[row, column], panels[index, sigma], votes)
     for row, index in enumerate(images):
         for column, sigma in enumerate(sigmas):
             axis = axes[row, column]
-            _panel(axis, drawn[(drawn["index"] == index) & (drawn["sigma"] == sigma)], votes)
+            _label(axis, panels[index, sigma], votes)
             axis.yaxis.set_tick_params(labelsize=plt.rcParams["font.size"] * 0.62)
             if column == 0:
                 axis.set_ylabel(f"image {index}")
