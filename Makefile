@@ -41,7 +41,7 @@ test: lint
 
 bench: $(INSTALLED)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --cores all --configfile config/digits.yaml \
-		-- resources/digits/compiled.pt2 resources/digits/classifier.pt
+		-- resources/digits/compiled.pt2 resources/digits/diffusion.pt resources/digits/classifier.pt
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m adds.benchmark
 
 test-slurm: $(INSTALLED)

@@ -354,3 +354,13 @@ def test_a_job_whose_samples_are_on_record_imports_no_torch(rerun):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     pd.testing.assert_frame_equal(pd.read_parquet(counts), before)
+
+
+def test_rs_needs_no_diffusion_model(rerun):
+    for name in ("pt", "json"):
+        (rerun / f"resources/digits/diffusion.{name}").unlink()
+    target = "results/digits/counts/rs/sigma0.5/votes1/00000.parquet"
+    done = run(rerun, target, methods={"rs": {"votes": [1]}})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sum(pd.read_parquet(rerun / target).iloc[0]["counts_estimation"]) == 12
+    assert not (rerun / "resources/digits/diffusion.pt").exists()

@@ -1,6 +1,7 @@
 """How fast the pieces are, as ratios measured side by side in one run: `make bench`.
 
 Machines are shared and noisy, so what is compared is run in turns, and the median of the turns' ratios counts.
+Both sides keep their freed memory (`adds.memory`); what that brings has a ratio of its own.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from torch.nn.functional import interpolate
 from torch.utils.flop_counter import FlopCounterMode
 
 from adds.assets import embedded_pipeline
+from adds.classifiers import BatchedClassifier, Classifier, SmallClassifier, TimmClassifier, TimmDescription
 from adds.compilation import CompiledNetwork
 from adds.denoiser import Network, build_unet, load_weights, randomize
 from adds.digits import load_split
@@ -46,7 +48,11 @@ MODELS = Path("resources/digits")
 SIGMA = 0.6
 GUIDANCE_SCALE = 0.8
 BATCH = 128
-SAMPLES = 512
+CLASSIFIER_BATCH = 256
+"""The embedded classifier's own best; the usual loop has one for all."""
+SAMPLES, CHUNK = 512, 2048
+SAMPLES_OF_RS = 4096
+"""A long job's share of what is done once per chunk; RS would be over too soon."""
 TURNS = 5
 
 FIRST_EVALUATION = """
@@ -57,6 +63,27 @@ from adds.compilation import CompiledNetwork
 torch.set_num_threads(1)
 pipeline = embedded_pipeline("resources/digits", compiled={compiled})
 pipeline.denoiser.predict(torch.zeros(2, 1, 8, 8), pipeline.grid, 1)
+"""
+
+EVALUATIONS = """
+import json, time, torch
+from pathlib import Path
+from adds.assets import load_diffusion
+from adds.memory import keep_freed_memory
+torch.set_num_threads(1)
+if {kept}:
+    keep_freed_memory()
+models = Path("resources/digits")
+settings = json.loads((models / "diffusion.json").read_text())
+compiled = models / "compiled.pt2" if {compiled} else None
+network = load_diffusion(models / "diffusion.pt", settings, torch.device("cpu"), compiled)
+states = torch.randn(128, 1, 8, 8), torch.full((128,), 500.0)
+with torch.inference_mode():
+    for evaluation in range(110):
+        if evaluation == 10:
+            started = time.perf_counter()
+        network(*states)
+print(time.perf_counter() - started)
 """
 
 METHODS_TITLE, PLANNING_TITLE = "Every method against the usual loop", "Snakemake's planning"
@@ -119,6 +146,23 @@ def network_paths(plain: Network, accelerated: Network, compiled: Network) -> Ta
     return rows
 
 
+def kept_memory() -> Table:
+    """Compare a network whose process keeps its freed memory with one whose process doesn't."""
+
+    def seconds(compiled: bool, kept: bool) -> float:
+        program = EVALUATIONS.format(compiled=compiled, kept=kept)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        return float(done.stdout)
+
+    rows: Table = []
+    for name, compiled in (("embedded UNet, not compiled", False), ("embedded UNet, compiled", True)):
+        default, kept = zip(
+            *((seconds(compiled, False), seconds(compiled, True)) for _ in range(TURNS)), strict=True
+        )
+        rows.append({"what": name, "times as fast": ratio(list(default), list(kept))})
+    return rows
+
+
 def paper_unets() -> tuple[nn.Module, nn.Module]:
     """Return the paper's UNet with random weights, as guided_diffusion has it and accelerated."""
     settings = yaml.safe_load(Path("config/config.yaml").read_text())["diffusion"]["unet"]
@@ -147,15 +191,31 @@ def machine_limit(compiled: Network) -> Table:
     ]
 
 
+@dataclasses.dataclass(frozen=True)
+class Usual:
+    """What a loop as it is usually written needs: both networks as they are, and the schedule's name."""
+
+    network: Network
+    classifier: Classifier
+    schedule: str
+
+
 def peers_loop(
-    method: str, votes: int, network: Network, pipeline: Pipeline, schedule_name: str, image: Tensor
+    usual: Usual,
+    method: str,
+    votes: int,
+    image: Tensor,
+    pipeline: Pipeline,
+    *,
+    samples: int,
+    batch: int = BATCH,
 ) -> Callable[[], None]:
     """Return a loop as it is usually written: batch by batch p_sample to the end, classify, vote, count.
 
     Nothing is shared between votes but ADDS's guided part, and a batch goes on until its last trajectory is done.
     """
     schedule, grid = pipeline.denoiser.schedule, pipeline.grid
-    process = training_process(schedule_name, len(schedule), kept=grid.timesteps)
+    process = training_process(usual.schedule, len(schedule), kept=grid.timesteps)
     clean = to_model(image)
 
     def start(count: int) -> tuple[Tensor, int]:
@@ -167,7 +227,7 @@ def peers_loop(
     def finish(x_t: Tensor, step: int) -> Tensor:
         for remaining in range(step, -1, -1):
             t = torch.full((len(x_t),), remaining)
-            x_t = process.p_sample(network, x_t, t, clip_denoised=True)["sample"]
+            x_t = process.p_sample(usual.network, x_t, t, clip_denoised=True)["sample"]
         return x_t
 
     def guided(count: int) -> tuple[Tensor, int]:
@@ -175,7 +235,7 @@ def peers_loop(
         budget = torch.full(x_t.shape, squared_budget(SIGMA), dtype=torch.float64)
         for step in range(len(grid) - 1, 0, -1):
             t = torch.full((count,), step)
-            out = process.p_mean_variance(network, x_t, t, clip_denoised=True)
+            out = process.p_mean_variance(usual.network, x_t, t, clip_denoised=True)
             std = torch.exp(0.5 * out["log_variance"])
             price = unit_cost(coef_x0=float(grid.coef_x0[step]), std=std)
             scale = torch.sqrt(budget / price).clamp(max=GUIDANCE_SCALE)
@@ -193,18 +253,18 @@ def peers_loop(
         if method == "carlini":
             x_t, step = start(count)
             t = torch.full((count,), step)
-            return [process.p_mean_variance(network, x_t, t, clip_denoised=True)["pred_xstart"]]
+            return [process.p_mean_variance(usual.network, x_t, t, clip_denoised=True)["pred_xstart"]]
         x_t, step = start(count) if method == "densepure" else guided(count)
         if method == "adds_oneshot":
             t = torch.full((count,), step)
-            return [process.p_mean_variance(network, x_t, t, clip_denoised=True)["pred_xstart"]]
+            return [process.p_mean_variance(usual.network, x_t, t, clip_denoised=True)["pred_xstart"]]
         return [finish(x_t, step) for _ in range(votes)]
 
     def loop() -> None:
         counts = np.zeros(pipeline.classifier.classes, dtype=int)
         with torch.inference_mode():
-            for _ in range(0, SAMPLES, BATCH):
-                ballots = torch.stack([pipeline.classifier.classifier(x).argmax(1) for x in purify(BATCH)])
+            for _ in range(0, samples, batch):
+                ballots = torch.stack([usual.classifier(x).argmax(1) for x in purify(batch)])
                 predictions = ballots.mode(dim=0).values if votes > 1 else ballots[0]
                 for prediction in predictions.numpy():
                     counts[prediction] += 1
@@ -212,37 +272,60 @@ def peers_loop(
     return loop
 
 
-def methods_table(plain: Network, schedule_name: str) -> Table:
-    """Compare every method's own loop with the usual one; say how fast ours is and what is outside networks."""
+def compare(
+    sampler: Sampler, theirs: Callable[[], None], image: Tensor, samples: int, turns: int
+) -> dict[str, Any]:
+    """Compare a method's own loop with the usual one; say how fast ours is and what is outside networks."""
+
+    def ours() -> Tally:
+        return sampler.count(image, index=0, stage="estimation", limit=samples)
+
+    usual, own = in_turns(theirs, ours, turns=turns)
+    networks = (sampler.pipeline.denoiser.batches, sampler.pipeline.classifier.batches)
+    for network in networks:
+        network.seconds = 0.0
+    started = time.perf_counter()
+    evaluations = ours().evaluations
+    total = time.perf_counter() - started
+    return {
+        "method": label(sampler.method, sampler.votes),
+        "samples per second": samples / statistics.median(own),
+        "evaluations per second": evaluations / statistics.median(own),
+        "times as fast as the usual loop": ratio(usual, own),
+        "% outside networks": 100 * (1 - sum(network.seconds for network in networks) / total),
+    }
+
+
+def methods_table(usual: Usual) -> Table:
+    """Compare every method with the usual loop on the embedded networks, and RS on the paper's classifier too."""
     image = load_split()[1].images[0]
     rows: Table = []
     for method in METHODS:
         for votes in (1, 5) if method in VOTING else (1,):
             pipeline = embedded_pipeline(MODELS, compiled=True)
-            pipeline.denoiser.batches.size = pipeline.classifier.batches.size = BATCH
-            sampler = Sampler(method, pipeline, SIGMA, votes, GUIDANCE_SCALE, chunk_size=SAMPLES)
+            pipeline.denoiser.batches.size = BATCH
+            pipeline.classifier.batches.size = CLASSIFIER_BATCH
+            samples = SAMPLES_OF_RS if method == "rs" else SAMPLES
+            sampler = Sampler(method, pipeline, SIGMA, votes, GUIDANCE_SCALE, chunk_size=CHUNK)
+            theirs = peers_loop(usual, method, votes, image, pipeline, samples=samples)
+            rows.append(compare(sampler, theirs, image, samples, TURNS))
+    return [*rows, rs_on_the_papers_classifier(usual.schedule)]
 
-            def ours(sampler: Sampler = sampler) -> Tally:
-                return sampler.count(image, index=0, stage="estimation", limit=SAMPLES)
 
-            theirs = peers_loop(method, votes, plain, embedded_pipeline(MODELS), schedule_name, image)
-            usual, own = in_turns(theirs, ours)
-            networks = (pipeline.denoiser.batches, pipeline.classifier.batches)
-            for network in networks:
-                network.seconds = 0.0
-            started = time.perf_counter()
-            evaluations = ours().evaluations
-            total = time.perf_counter() - started
-            rows.append(
-                {
-                    "method": label(method, votes),
-                    "samples per second": SAMPLES / statistics.median(own),
-                    "evaluations per second": evaluations / statistics.median(own),
-                    "times as fast as the usual loop": ratio(usual, own),
-                    "% outside networks": 100 * (1 - sum(network.seconds for network in networks) / total),
-                }
-            )
-    return rows
+def rs_on_the_papers_classifier(schedule: str) -> dict[str, Any]:
+    """Compare RS on a classifier and images of the paper's size, with random weights and pixels."""
+    settings = yaml.safe_load(Path("config/config.yaml").read_text())
+    half = (0.5,) * 3
+    description = TimmDescription(settings["classifier"]["name"].split(".")[0], 1000, (512, 512), half, half)
+    classifier = TimmClassifier(description).eval().requires_grad_(False)
+    batched = BatchedClassifier(classifier, classes=description.classes, batch_size=1)
+    pipeline = dataclasses.replace(embedded_pipeline(MODELS), classifier=batched)
+    image = torch.rand(3, 256, 256)
+    theirs = peers_loop(
+        Usual(pipeline.denoiser.network, classifier, schedule), "rs", 1, image, pipeline, samples=2, batch=1
+    )
+    row = compare(Sampler("rs", pipeline, SIGMA), theirs, image, samples=2, turns=1)
+    return {**row, "method": "RS, the paper's classifier (random weights)"}
 
 
 def families() -> Table:
@@ -418,6 +501,8 @@ def main() -> None:
     settings = json.loads((MODELS / "diffusion.json").read_text())
     plain = build_unet(settings["unet"]).eval().requires_grad_(False)
     load_weights(plain, MODELS / "diffusion.pt")
+    plain_classifier = SmallClassifier().eval().requires_grad_(False)
+    load_weights(plain_classifier, MODELS / "classifier.pt")
     accelerated = embedded_pipeline(MODELS).denoiser.network
     compiled = embedded_pipeline(MODELS, compiled=True).denoiser.network
     if not isinstance(compiled, CompiledNetwork):
@@ -425,8 +510,9 @@ def main() -> None:
     arguments.scratch.mkdir(parents=True, exist_ok=True)
     measured: dict[str, Callable[[], Table]] = {
         "The network against guided_diffusion's own code": lambda: network_paths(plain, accelerated, compiled),
+        "Freed memory that is kept against glibc's default": kept_memory,
         "The network against the machine's limit": lambda: machine_limit(compiled),
-        METHODS_TITLE: lambda: methods_table(plain, settings["schedule"]),
+        METHODS_TITLE: lambda: methods_table(Usual(plain, plain_classifier, settings["schedule"])),
         "Families that draw their samples once": families,
         "From the start of a job's process": start_up,
         "Largest memory of a job": peak_memory,

@@ -30,10 +30,10 @@ SHARED = 0
 
 
 def philox(counter: Sequence[Tensor], key: tuple[int, int]) -> list[Tensor]:
-    """Philox4x32-10: four 32-bit counter words to four random ones, held in int64 tensors of one shape."""
+    """Philox4x32-10: four 32-bit counter words to four random ones, held in int64 tensors that broadcast."""
     if counter[0].device.type != "cpu":
         return philox_in_torch(counter, key)
-    words = philox_in_numpy([word.numpy().astype(np.uint64, order="C") for word in counter], key)
+    words = philox_in_numpy([word.numpy().astype(np.uint64) for word in counter], key)
     return [torch.from_numpy(word.view(np.int64)) for word in words]
 
 
@@ -50,22 +50,18 @@ def philox_in_torch(counter: Sequence[Tensor], key: tuple[int, int]) -> list[Ten
 
 
 def philox_in_numpy(counter: Sequence[Words], key: tuple[int, int]) -> list[Words]:
-    """Philox in place, on a CPU, where numpy's integers take half the time of torch's."""
+    """Philox on a CPU, where numpy's integers take half the time of torch's."""
     c0, c1, c2, c3 = counter
-    product0, product1 = np.empty_like(c0), np.empty_like(c0)
     multiplier0, multiplier1 = map(np.uint64, _MULTIPLIERS)
     half, mask = np.uint64(32), np.uint64(_MASK)
     for k0, k1 in _round_keys(key):
-        np.multiply(c0, multiplier0, out=product0)
-        np.multiply(c2, multiplier1, out=product1)
-        np.right_shift(product1, half, out=c0)
-        c0 ^= c1
+        product0, product1 = c0 * multiplier0, c2 * multiplier1
+        c0, c2 = (product1 >> half) ^ c1, (product0 >> half) ^ c3
         c0 ^= np.uint64(k0)
-        np.right_shift(product0, half, out=c2)
-        c2 ^= c3
         c2 ^= np.uint64(k1)
-        np.bitwise_and(product1, mask, out=c1)
-        np.bitwise_and(product0, mask, out=c3)
+        product0 &= mask
+        product1 &= mask
+        c1, c3 = product1, product0
     return [c0, c1, c2, c3]
 
 
@@ -74,19 +70,16 @@ def _round_keys(key: tuple[int, int]) -> Iterator[tuple[int, int]]:
         yield (key[0] + number * _KEY_INCREMENTS[0]) & _MASK, (key[1] + number * _KEY_INCREMENTS[1]) & _MASK
 
 
-def _uniform(high: Tensor, low: Tensor) -> Tensor:
-    """Two 32-bit words to one number in (0, 1], fine enough near 0 for a normal's tail up to 9.4 sigma."""
-    return high.float().mul_(2.0**32).add_(low).add_(0.5).mul_(2.0**-64)
-
-
 def _box_muller(words: Sequence[Tensor]) -> Tensor:
-    """Four uniform 32-bit words ([...]) to two independent standard normals ([..., 2], float32)."""
-    radius = _uniform(words[0], words[1]).log_().mul_(-2).sqrt_()
-    angle = _uniform(words[2], words[3]).mul_(2 * math.pi)
-    normals = torch.empty(*radius.shape, 2, device=radius.device)
-    normals[..., 0] = torch.cos(angle).mul_(radius)
-    normals[..., 1] = angle.sin_().mul_(radius)
-    return normals
+    """Three uniform 32-bit words ([...]) to two independent standard normals ([..., 2], float32).
+
+    The radius takes two words, which is fine enough near 0 for a tail up to 9.4 sigma; for the angle, one is more
+    than float32 can hold.
+    """
+    uniform = words[0].float().mul_(2.0**32).add_(words[1]).add_(0.5).mul_(2.0**-64)
+    radius = uniform.log_().mul_(-2).sqrt_()
+    angle = words[2].float().mul_(2 * math.pi * 2.0**-32)
+    return torch.stack([torch.cos(angle).mul_(radius), angle.sin_().mul_(radius)], dim=-1)
 
 
 class Noise:
@@ -135,6 +128,6 @@ class Noise:
         return torch.cat(parts).view(-1, *shape)
 
     def _rows(self, samples: Tensor, votes: Tensor, blocks: Tensor, timestep: int) -> Tensor:
-        step = torch.tensor(timestep, device=self.device)
-        counter = torch.broadcast_tensors(blocks[None, :], samples[:, None], votes[:, None], step)
-        return _box_muller(philox(counter, self._key)).flatten(1)
+        counter = (blocks[None, :], samples[:, None], votes[:, None], torch.full_like(blocks[:1], timestep)[None])
+        words = philox(counter, self._key)
+        return _box_muller(words[:3]).flatten(1)
