@@ -118,9 +118,12 @@ def test_votes_can_differ_by_row():
     assert torch.equal(rows[1:2], draw(samples=[5], votes=2))
 
 
-def test_cpus_and_gpus_draw_the_same_words():
-    """GPUs use torch's integers, CPUs numpy's."""
+@pytest.mark.parametrize("shapes", [[(1000,)] * 4, [(1, 7), (5, 1), (5, 1), (1, 1)]], ids=["full", "broadcast"])
+def test_cpus_and_gpus_draw_the_same_words(shapes):
+    """GPUs use torch's integers, CPUs numpy's; what is the same along a row or a column need not be repeated."""
     key = (0xA4093822, 0x299F31D0)
-    counter = torch.randint(0, 2**32, (4, 1000)).unbind()
-    for words, others in zip(philox(counter, key), philox_in_torch(counter, key), strict=True):
-        assert torch.equal(words, others)
+    counter = [torch.randint(0, 2**32, shape) for shape in shapes]
+    words = philox(counter, key)
+    for counters in (counter, torch.broadcast_tensors(*counter)):
+        others = philox_in_torch(counters, key)
+        assert all(torch.equal(word, other) for word, other in zip(words, others, strict=True))
