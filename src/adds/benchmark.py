@@ -483,7 +483,7 @@ def plot(methods: Table, plans: Table, path: Path) -> None:
         chosen = sorted((row["jobs"], row["seconds"]) for row in plans if (row["images per job"] == 1) == single)
         right.plot(*zip(*chosen, strict=True), marker, label=name)
     right.set(xlabel="jobs", ylabel="seconds to plan", xscale="log", yscale="log")
-    right.legend(loc="lower right")
+    right.legend(loc="lower center", bbox_to_anchor=(0.5, 1))
     figure.savefig(path, dpi=120)
 
 
