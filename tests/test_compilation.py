@@ -7,12 +7,14 @@ import sys
 
 import pytest
 import torch
+import yaml
 
 from adds import compilation
 from adds.compilation import CompiledNetwork, load_package, make_package
 from adds.denoiser import untrained_unet
 from adds.fastpath import FusedAttention, UpsampledConvolution
 from tests.conftest import TINY_UNET
+from tests.workflow import PROJECT
 
 CPU = torch.device("cpu")
 SIZE = 32
@@ -82,6 +84,20 @@ def test_a_broken_package_is_not_used(package, tmp_path, caplog):
     network = network_with_everything()
     assert load_package(network, copy, **WHAT) is network
     assert "delete" in caplog.text
+
+
+def test_random_weights_stay_in_the_range_of_half_precision():
+    """Else nothing could be compiled for GPUs: values are compared before any real weights are there."""
+    config = yaml.safe_load((PROJECT / "config/cifar10.yaml").read_text())
+    base = yaml.safe_load((PROJECT / "config/config.yaml").read_text())
+    unet = {**base["diffusion"]["unet"], **config["diffusion"]["unet"]}
+    network = untrained_unet(unet)
+    largest = []
+    for module in network.modules():
+        module.register_forward_hook(lambda _module, _inputs, output: largest.append(float(output.abs().max())))
+    values = network(torch.randn(2, 3, unet["image_size"], unet["image_size"]), torch.tensor([0.0, 999.0]))
+    assert float(values.std()) > 0.01
+    assert max(largest) < torch.finfo(torch.float16).max / 100
 
 
 def test_what_fails_on_a_gpu_is_tried_again_in_smaller_batches():

@@ -18,8 +18,8 @@ import yaml
 from PIL import Image
 
 from adds.classifiers import TimmDescription, import_timm
-from adds.denoiser import build_unet
 from adds.descriptions import describe_model
+from tests.conftest import random_unet
 from tests.test_subset import LIST
 from tests.workflow import PROJECT, SNAKEMAKE, copy_project
 
@@ -27,24 +27,13 @@ CONFIG = yaml.safe_load((PROJECT / "config/config.yaml").read_text())
 COUNTS = "results/imagenet/counts/carlini/sigma1.0/votes1/00000.parquet"
 
 
-def random_weights(network):
-    """Give every tensor values of a sensible size: guided_diffusion starts its last layers at zero."""
-    generator = torch.Generator().manual_seed(0)
-    return {
-        name: torch.randn(tensor.shape, generator=generator).mul_(0.02)
-        for name, tensor in network.state_dict().items()
-    }
-
-
 @pytest.mark.slow
 def test_one_job_with_the_papers_networks(tmp_path):
     folder = copy_project(tmp_path)
     models = folder / "resources/imagenet"
     models.mkdir(parents=True)
-    with torch.device("meta"):
-        unet = build_unet(CONFIG["diffusion"]["unet"])
     checkpoint = folder / "256x256_diffusion_uncond.pt"
-    torch.save(random_weights(unet), checkpoint)
+    torch.save(random_unet(CONFIG["diffusion"]["unet"]).state_dict(), checkpoint)
     beit = import_timm().create_model(CONFIG["classifier"]["name"], pretrained=False)
     torch.save(beit.state_dict(), models / "classifier.pt")
     describe_model(models / "classifier.pt", asdict(TimmDescription.of(beit)), models / "classifier.json")

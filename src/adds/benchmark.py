@@ -49,7 +49,7 @@ SIGMA = 0.6
 GUIDANCE_SCALE = 0.8
 BATCH = 128
 CLASSIFIER_BATCH = 256
-"""The embedded classifier's own best; the usual loop has one for all."""
+"""The embedded classifier's own best. The usual loop has one for both networks, and for RS this one."""
 SAMPLES, CHUNK = 512, 2048
 SAMPLES_OF_RS = 4096
 """A long job's share of what is done once per chunk; RS would be over too soon."""
@@ -208,7 +208,7 @@ def peers_loop(
     pipeline: Pipeline,
     *,
     samples: int,
-    batch: int = BATCH,
+    batch: int,
 ) -> Callable[[], None]:
     """Return a loop as it is usually written: batch by batch p_sample to the end, classify, vote, count.
 
@@ -305,9 +305,9 @@ def methods_table(usual: Usual) -> Table:
             pipeline = embedded_pipeline(MODELS, compiled=True)
             pipeline.denoiser.batches.size = BATCH
             pipeline.classifier.batches.size = CLASSIFIER_BATCH
-            samples = SAMPLES_OF_RS if method == "rs" else SAMPLES
+            samples, batch = (SAMPLES_OF_RS, CLASSIFIER_BATCH) if method == "rs" else (SAMPLES, BATCH)
             sampler = Sampler(method, pipeline, SIGMA, votes, GUIDANCE_SCALE, chunk_size=CHUNK)
-            theirs = peers_loop(usual, method, votes, image, pipeline, samples=samples)
+            theirs = peers_loop(usual, method, votes, image, pipeline, samples=samples, batch=batch)
             rows.append(compare(sampler, theirs, image, samples, TURNS))
     return [*rows, rs_on_the_papers_classifier(usual.schedule)]
 

@@ -28,7 +28,7 @@ MOST_DIFFERENCE = {"cpu": 1e-4, "cuda": 3e-2}
 GPUs round to half precision, or to TF32 inside convolutions.
 """
 
-_EXAMPLES = 4
+_EXAMPLES = 2
 _MOST_STATES = 1 << 16
 _SETTINGS = {
     # Small tensors too: they would become numbers in the code.

@@ -120,11 +120,12 @@ def untrained_unet(
 
 
 def randomize(network: nn.Module) -> None:
-    """Give a network random weights, the same ones each time."""
+    """Give a network random weights, the same ones each time, that keep its values in float16's range."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in network.parameters():
-            parameter.normal_(std=0.1, generator=generator)
+            std = parameter[0].numel() ** -0.5 if parameter.ndim > 1 else 0.1
+            parameter.normal_(std=std, generator=generator)
 
 
 def _ready(network: nn.Module, *, device: torch.device | str, half: bool) -> nn.Module:

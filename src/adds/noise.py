@@ -1,9 +1,9 @@
 """Random numbers that depend on what they are for, and on nothing else.
 
 Every normal deviate is a pure function of (seed, stage, image, sigma) and (sample, vote, timestep): not of
-the batch size, the shard, the device, or how often a job was interrupted. That is what a counter-based
-generator gives: the first tuple is hashed into the key of Philox4x32-10 (Salmon et al., 2011), the second is
-its counter, so two samples of one image can't collide, and a million draws need no state.
+the batch size, the shard, or how often a job was interrupted, nor, up to rounding, of the device. That is what a
+counter-based generator gives: the first tuple is hashed into the key of Philox4x32-10 (Salmon et al., 2011), the
+second is its counter, so two samples of one image can't collide, and a million draws need no state.
 """
 
 import hashlib

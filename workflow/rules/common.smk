@@ -231,6 +231,15 @@ def model_settings(section: str) -> dict:
     }
 
 
+def diffusion_settings(method: str) -> dict:
+    """The part of the diffusion section that matters to a method: to RS, what the noise is drawn for."""
+    settings = model_settings("diffusion")
+    if method != "rs":
+        return settings
+    shape = {key: settings["unet"][key] for key in ("image_size", "in_channels")}
+    return {"timesteps": settings["timesteps"], "unet": shape}
+
+
 def identity(method: str, sigma: str, votes: int) -> dict:
     """Everything in the configuration that determines a sample's prediction, and nothing else."""
     own = {"method": method, "sigma": float(sigma), "votes": int(votes)}
@@ -242,7 +251,7 @@ def identity(method: str, sigma: str, votes: int) -> dict:
         **own,
         "seed": config["seed"],
         "dataset": config["dataset"]["name"],
-        "diffusion": model_settings("diffusion"),
+        "diffusion": diffusion_settings(method),
         "classifier": model_settings("classifier"),
         "counts_version": COUNTS_VERSION,
     }
