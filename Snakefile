@@ -14,34 +14,38 @@ report: "workflow/report/workflow.rst"
 
 
 pathvars:
-    results=results_folder(),
-    models=f"resources/{config['models']}",
-    logs=f"logs/{config['experiment']}",
-    benchmarks=f"benchmarks/{config['experiment']}",
+    results=EXPERIMENT.results,
+    images=EXPERIMENT.folder("images"),
+    diffusion=EXPERIMENT.folder("diffusion"),
+    classifier=EXPERIMENT.folder("classifier"),
+    compiled=EXPERIMENT.folder("compiled"),
+    logs=f"logs/{EXPERIMENT.name}",
+    benchmarks=f"benchmarks/{EXPERIMENT.name}",
 
 
-include: "workflow/rules/assets.smk"
 include: "workflow/rules/images.smk"
+include: "workflow/rules/models.smk"
 include: "workflow/rules/certify.smk"
-include: "workflow/rules/figures.smk"
 include: "workflow/rules/tables.smk"
-include: "workflow/rules/estimate.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/monitor.smk"
 
 
 rule all:
     default_target: True
     input:
+        "<results>/plan.json",
         "<results>/certificates.csv",
+        "<results>/provenance.json",
+        "<results>/summary.txt",
         all_figures(),
         all_tables(),
-        training_pictures(),
     localrule: True
 
 
 onstart:
     require_gpu()
-    write_plan()
 
 
 onsuccess:
-    print(summary())
+    show_summary()

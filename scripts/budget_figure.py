@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from adds.figures.budget import draw
-from adds.figures.style import look, save
-from adds.logs import configure_logging
+from adds.machine.logs import configure_logging
+from adds.results.figures.budget import draw
+from adds.results.figures.style import look, save
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "budget_figure")
-    drawn = pd.read_csv(snakemake.input[0])
-    with look(snakemake.params.style):
-        save(draw(drawn), drawn, Path(snakemake.output.png).with_suffix(""))
+    table = pd.read_csv(snakemake.input[0])
+    with look(snakemake.params.figure):
+        save(draw(table), table, Path(snakemake.output.png).with_suffix(""))

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from adds.figures.certified_accuracy import curves, draw
-from adds.figures.style import look, save
-from adds.logs import configure_logging
+from adds.machine.logs import configure_logging
+from adds.results.certified import by_bound
+from adds.results.figures.certified_accuracy import curves, draw
+from adds.results.figures.style import look, save
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "certified_accuracy_figure")
-    drawn = curves(pd.read_parquet(snakemake.input[0]), int(snakemake.wildcards.votes))
-    with look(snakemake.params.style):
-        save(draw(drawn), drawn, Path(snakemake.output.png).with_suffix(""))
+    certified = by_bound(pd.read_parquet(snakemake.input[0]), snakemake.params.figure["bound"])
+    table = curves(certified, int(snakemake.wildcards.votes))
+    with look(snakemake.params.figure):
+        save(draw(table), table, Path(snakemake.output.png).with_suffix(""))

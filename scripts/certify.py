@@ -5,64 +5,67 @@ import time
 STARTED = time.perf_counter()  # before the imports, which are a part of the job
 
 import logging
-import platform
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from adds.counting import count_shard, family_ledgers, ledger_path
-from adds.descriptions import read_description
-from adds.ledger import Chunk, Ledger
-from adds.logs import configure_logging, exit_when_terminated
-from adds.stopping import SampleSize
-from adds.tally import Counter
+from adds.data.images import Images
+from adds.machine.devices import Device, claim_device
+from adds.machine.logs import configure_logging, exit_when_terminated
+from adds.models.weights import checksums
+from adds.registry import Variant
+from adds.sampling.job import Counter, Draw, refuse_to_draw, run_job, whole_identity
+from adds.sampling.ledger import FamilyLedgers
+from adds.sampling.stopping import SampleSize
 
 if TYPE_CHECKING:
-    from adds.sampling import Sampler
+    from adds.sampling.sampler import Sampler
 
 logger = logging.getLogger("adds.certify")
 
-SETTING = ("method", "sigma", "votes", "seed")
 
-
-def device_of(config: dict) -> tuple[str, str]:
-    """Return the kind of device and its name; torch is imported only where there may be a GPU."""
-    if config["device"] == "cpu":
-        return "cpu", f"cpu {platform.machine()}"
-    from adds.assets import claim_device, device_name
-
-    device = claim_device(config)
-    return device.type, device_name(device)
-
-
-def sampler_loader(snakemake, identity: dict) -> Callable[[], "Sampler"]:
+def sampler_loader(
+    job: dict, machine: dict, folders: dict[str, Path], compiled: str | None, device: str
+) -> Callable[[], "Sampler"]:
     """Return what loads the networks on first use: they aren't needed where every sample is on record."""
 
     @cache
     def load() -> "Sampler":
         import torch
 
-        from adds.assets import load_pipeline
-        from adds.sampling import Sampler
+        from adds.models.pipeline import load_pipeline
+        from adds.sampling.sampler import Sampler
 
-        torch.set_num_threads(snakemake.threads)
-        config = snakemake.config
+        torch.set_num_threads(machine["threads"])
         pipeline = load_pipeline(
-            config,
-            diffusion=snakemake.input.get("diffusion"),
-            classifier=snakemake.input.classifier,
-            device=torch.device(identity["device"]),
-            compiled=snakemake.input.get("compiled"),
+            job["networks"],
+            machine["batch_size"],
+            diffusion=folders.get("diffusion"),
+            classifier=folders["classifier"],
+            device=torch.device(device),
+            compiled=compiled,
         )
+        identity = job["identity"]
         return Sampler(
-            **{key: identity[key] for key in (*SETTING, "guidance_scale", "start") if key in identity},
-            pipeline=pipeline,
-            keep_oneshot=identity["method"] == "adds" and bool(config["methods"].get("adds_oneshot")),
+            job["method"],
+            pipeline,
+            identity["sigma"],
+            job["votes"],
+            guidance_scale=identity.get("guidance_scale", 0.0),
+            seed=identity["seed"],
+            options=job["options"],
         )
 
     return load
+
+
+def leaders_device(counts: str) -> Device:
+    """Return the device that a leader's samples were drawn on: whoever reads them can't have another."""
+    row = pd.read_parquet(counts, columns=["device_kind", "device"]).iloc[0]
+    return Device(row["device_kind"], row["device"])
 
 
 def tell_times(sampler: "Sampler") -> None:
@@ -80,39 +83,30 @@ def tell_times(sampler: "Sampler") -> None:
     )
 
 
-def main(snakemake) -> None:
-    params, config = snakemake.params, snakemake.config
-    models = {
-        name: read_description(snakemake.input[name], snakemake.input[f"{name}_description"])
-        for name in ("diffusion", "classifier")
-        if snakemake.input.get(name)
-    }
-    # Half precision is used on GPUs only, so samples of both kinds of device are kept apart.
-    kind, device = device_of(config)
-    identity = {**params.identity, "models": models, "device": kind}
-    load = sampler_loader(snakemake, identity)
+def main(job: dict, machine: dict, inputs, output: str) -> None:
+    leader = inputs.get("leader")
+    reads_only = leader and job["sampling"]["mode"] == "fixed"
+    device = leaders_device(leader) if reads_only else claim_device(machine)
+    folders = {name: Path(inputs[name]).parent for name in ("diffusion", "classifier") if inputs.get(name)}
+    models = {name: checksums(folder) for name, folder in folders.items()}
+    identity = whole_identity(job["identity"], models, device.kind)
+    load = sampler_loader(job, machine, folders, inputs.get("compiled"), device.kind)
 
-    def draw(image, **which) -> Chunk:
-        return load().draw(image, **which)
+    def draw(picture, **which):
+        return load().draw(picture, **which)
 
-    shard = snakemake.wildcards.shard
-    first, end = params.positions
-    counts = count_shard(
-        Counter(
-            **{key: identity[key] for key in SETTING},
-            classes=config["classifier"]["classes"],
-            chunk_size=config["sampling"]["chunk_size"],
-            draw=draw,
-        ),
-        pd.read_csv(snakemake.input.images).iloc[first:end],
-        image_size=config["diffusion"]["unet"]["image_size"],
-        size=SampleSize.from_settings(params.sampling),
-        ledger=Ledger(ledger_path(params.ledgers, shard, identity), identity),
-        family=family_ledgers(params.ledgers, shard, identity),
+    variant = Variant(job["method"], job["votes"])
+    drawing: Draw = refuse_to_draw if reads_only else draw
+    images = Images.read(inputs.images, inputs.pixels).part(*job["positions"])
+    counts = run_job(
+        Counter(variant, job["networks"]["classifier"]["classes"], machine["chunk_size"], drawing),
+        images,
+        size=SampleSize.from_settings(job["sampling"]),
+        ledgers=FamilyLedgers(job["ledgers"], identity, list(images), variant, Variant(*job["leader"])),
         identity=identity,
         device=device,
     )
-    counts.to_parquet(snakemake.output.counts, index=False)
+    counts.to_parquet(output, index=False)
     if load.cache_info().currsize:
         tell_times(load())
 
@@ -123,4 +117,4 @@ if __name__ == "__main__":
         "certify {method} sigma={sigma} votes={votes} shard={shard}".format(**snakemake.wildcards),
     )
     exit_when_terminated("samples up to the last chunk are on disk; the job goes on from there when it runs again")
-    main(snakemake)
+    main(snakemake.params.job, snakemake.params.machine, snakemake.input, snakemake.output.counts)

@@ -2,11 +2,13 @@
 
 import torch
 
-from adds.assets import claim_device, compile_diffusion
-from adds.logs import configure_logging
+from adds.machine.devices import claim_device
+from adds.machine.logs import configure_logging
+from adds.models.unet import compile_diffusion
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "compile_diffusion")
-    torch.set_num_threads(snakemake.threads)
-    config, output = snakemake.config, snakemake.output
-    compile_diffusion(config["diffusion"], claim_device(config), output.package, output.description)
+    machine, output = snakemake.params.machine, snakemake.output
+    torch.set_num_threads(machine["threads"])
+    device = torch.device(claim_device(machine).kind)
+    compile_diffusion(snakemake.params.recipe, device, output.package, output.description)

@@ -1,45 +1,46 @@
 """Denoise a few images with every method, for the figure."""
 
+from pathlib import Path
+
 import numpy as np
-import pandas as pd
 import torch
 
-from adds.assets import claim_device, load_pipeline
-from adds.listing import class_names
-from adds.logs import configure_logging
-from adds.naming import in_order
-from adds.pictures import denoised_pictures, load_pictures
+from adds.data.images import Images, class_names
+from adds.machine.devices import claim_device
+from adds.machine.logs import configure_logging
+from adds.models.pipeline import load_pipeline
+from adds.sampling.closeups import denoised_pictures
 
 
-def main(snakemake) -> None:
-    params, config = snakemake.params, snakemake.config
-    size = config["diffusion"]["unet"]["image_size"]
+def main(params: dict, machine: dict, inputs, sigma: float, output: str) -> None:
     pipeline = load_pipeline(
-        config,
-        diffusion=snakemake.input.diffusion,
-        classifier=snakemake.input.classifier,
-        device=claim_device(config),
+        params["networks"],
+        # One sample at a time is denoised: batches that are filled up with padding would be all but wasted.
+        {"diffusion": 1, "classifier": 1},
+        diffusion=Path(inputs.diffusion).parent,
+        classifier=Path(inputs.classifier).parent,
+        device=torch.device(claim_device(machine).kind),
     )
-    # One sample at a time is denoised: batches that are filled up with padding would be all but wasted.
-    pipeline.denoiser.batches.size = pipeline.classifier.batches.size = 1
-    pictures, drawn = denoised_pictures(
+    pictures, rows = denoised_pictures(
         pipeline,
-        load_pictures(pd.read_csv(snakemake.input.images).head(params.images), size=size),
-        in_order((method, 1) for method in params.methods),
-        sigma=float(snakemake.wildcards.sigma),
-        guidance_scale=params.scale,
-        start=params.start,
-        seed=params.seed,
-        classes=class_names(config["dataset"]["name"]),
+        Images.read(inputs.images, inputs.pixels).part(0, params["images"]),
+        params["methods"],
+        sigma=sigma,
+        guidance_scale=params["guidance_scale"],
+        seed=params["seed"],
+        classes=class_names(inputs.get("classes")),
     )
-    np.savez(
-        snakemake.output[0],
-        pictures=pictures,
-        **{name: drawn[name].to_numpy(str) for name in drawn},
-    )
+    np.savez(output, pictures=pictures, **{name: rows[name].to_numpy(str) for name in rows})
 
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], f"denoise sigma={snakemake.wildcards.sigma}")
-    torch.set_num_threads(snakemake.threads)
-    main(snakemake)
+    machine = snakemake.params.machine
+    torch.set_num_threads(machine["threads"])
+    main(
+        snakemake.params.denoise,
+        machine,
+        snakemake.input,
+        float(snakemake.wildcards.sigma),
+        snakemake.output[0],
+    )

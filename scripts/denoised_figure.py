@@ -5,16 +5,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from adds.figures.denoised import draw
-from adds.figures.style import look, save
-from adds.logs import configure_logging
+from adds.machine.logs import configure_logging
+from adds.results.figures.denoised import draw
+from adds.results.figures.style import look, save
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], f"denoised_figure sigma={snakemake.wildcards.sigma}")
     with np.load(snakemake.input[0]) as stored:
         pictures = stored["pictures"]
-        drawn = pd.DataFrame({name: stored[name] for name in stored.files if name != "pictures"})
-    drawn = drawn.astype({"row": int, "column": int, "index": int})
-    names = list(drawn[drawn["row"] == 0].sort_values("column")["name"])
-    with look(snakemake.params.style):
-        save(draw(pictures, names, drawn), drawn, Path(snakemake.output.png).with_suffix(""))
+        table = pd.DataFrame({name: stored[name] for name in stored.files if name != "pictures"})
+    table = table.astype({"row": int, "column": int, "number": int})
+    names = list(table[table["row"] == 0].sort_values("column")["name"])
+    with look(snakemake.params.figure):
+        save(draw(pictures, names, table), table, Path(snakemake.output.png).with_suffix(""))

@@ -1,15 +1,11 @@
 """Download the archive of the data set's images, where no local copy is configured."""
 
-from adds.fetch import Expected, fetch
-from adds.logs import configure_logging
-
-HINTS = {
-    "imagenet": "ImageNet needs an account: get ILSVRC2012_img_val.tar at image-net.org and set dataset.source to "
-    "it, or to a folder with its images.",
-    "cifar10": "Set dataset.source to your own copy of cifar-10-binary.tar.gz.",
-}
+from adds.data.download import Expected, fetch
+from adds.machine.logs import configure_logging
+from adds.registry import DATASETS
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "download_images")
-    download, hint = snakemake.params.download, HINTS[snakemake.params.dataset]
+    download = snakemake.params.download["download"]
+    hint = DATASETS[snakemake.params.download["dataset"]].hint
     fetch(download["urls"], snakemake.output[0], Expected.from_settings(download), hint=hint)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from adds.estimate import estimate, summary
-from adds.logs import configure_logging
+from adds.experiment import Experiment
+from adds.machine.logs import configure_logging
+from adds.monitor.estimate import estimate, summary
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "estimate")
-    params = snakemake.params
-    counts = sorted(Path(params.counts).glob("*/sigma*/votes*/*.parquet"))
-    table = estimate(snakemake.config, params.settings, params.leaders, counts)
-    print(summary(table, snakemake.config), flush=True)
+    experiment = Experiment.from_config(snakemake.params.config)
+    counts = sorted(Path(f"results/{experiment.name}/counts").glob("*/sigma*/votes*/*.parquet"))
+    print(summary(estimate(experiment, counts), experiment), flush=True)

@@ -1,11 +1,34 @@
-"""Take the experiment's images from the start of the data set's list."""
+"""Decode the listed images once, and describe them."""
 
+from pathlib import Path
+
+import numpy as np
 import pandas as pd
 
-from adds.listing import first_images
-from adds.logs import configure_logging
+from adds.data.images import Form, check_labels, class_names, describe, reader
+from adds.machine.logs import configure_logging
+
+
+def main(recipe: dict, listed: str, classes: str | None, source: str | None, output) -> None:
+    rows = pd.read_csv(listed)
+    if classes:
+        check_labels(rows, classes)
+    form = Form(recipe["image_size"], recipe["in_channels"], recipe["crop"])
+    stored = reader(recipe["dataset"]).read(Path(source) if source else None, rows, form)
+    expected = (len(rows), form.channels, form.size, form.size)
+    if stored.shape != expected:
+        raise ValueError(f"the images have the shape {stored.shape}, the diffusion model needs {expected}")
+    table = describe(rows, stored, class_names(classes, rows), recipe["number_of_classes"])
+    np.save(output.pixels, stored)
+    table.to_csv(output.table, index=False)
+
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "images")
-    table = first_images(pd.read_csv(snakemake.input[0]), snakemake.params.images)
-    table.to_csv(snakemake.output[0], index=False)
+    main(
+        snakemake.params.images,
+        snakemake.input.list,
+        snakemake.input.get("classes"),
+        snakemake.input.get("source"),
+        snakemake.output,
+    )

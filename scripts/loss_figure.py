@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from adds.figures.loss import draw
-from adds.figures.style import look, save
-from adds.logs import configure_logging
+from adds.machine.logs import configure_logging
+from adds.results.figures.loss import draw
+from adds.results.figures.style import look, save
 
 
 def read(path: str, network: str) -> pd.DataFrame:
@@ -18,12 +18,12 @@ def read(path: str, network: str) -> pd.DataFrame:
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "loss_figure")
-    drawn = pd.concat(
+    table = pd.concat(
         [
             read(snakemake.input.diffusion, "diffusion model"),
             read(snakemake.input.classifier, "classifier"),
         ],
         ignore_index=True,
     )
-    with look(snakemake.params.style):
-        save(draw(drawn), drawn, Path(snakemake.output.png).with_suffix(""))
+    with look(snakemake.params.figure):
+        save(draw(table), table, Path(snakemake.output.png).with_suffix(""))

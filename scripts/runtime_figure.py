@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from adds.figures.runtime import draw, times
-from adds.figures.style import look, save
-from adds.logs import configure_logging
+from adds.machine.logs import configure_logging
+from adds.results.certified import by_bound
+from adds.results.figures.runtime import draw, times
+from adds.results.figures.style import look, save
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "runtime_figure")
-    drawn = times(pd.read_parquet(snakemake.input[0]))
-    with look(snakemake.params.style):
-        save(draw(drawn), drawn, Path(snakemake.output.png).with_suffix(""))
+    table = times(by_bound(pd.read_parquet(snakemake.input[0]), snakemake.params.figure["bound"]))
+    with look(snakemake.params.figure):
+        save(draw(table), table, Path(snakemake.output.png).with_suffix(""))

@@ -1,12 +1,15 @@
 """Draw images that the diffusion model makes from nothing."""
 
+from pathlib import Path
+
 import numpy as np
 
-from adds.figures.samples import draw
-from adds.figures.style import look
-from adds.logs import configure_logging
+from adds.machine.logs import configure_logging
+from adds.results.figures.samples import draw, pixels_table
+from adds.results.figures.style import look, save
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "samples_figure")
-    with look(snakemake.params.style):
-        draw(np.load(snakemake.input[0])).savefig(snakemake.output[0])
+    samples = np.load(snakemake.input[0])
+    with look(snakemake.params.figure):
+        save(draw(samples), pixels_table(samples), Path(snakemake.output.png).with_suffix(""))

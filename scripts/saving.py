@@ -4,31 +4,31 @@ from pathlib import Path
 
 import pandas as pd
 
-from adds.figures.samples_needed import draw
-from adds.figures.style import look, save
-from adds.logs import configure_logging
-from adds.saving import replay_all, saving_table
-from adds.tables import saving_cells, write
+from adds.machine.logs import configure_logging
+from adds.results.certified import by_bound
+from adds.results.figures.samples_needed import draw
+from adds.results.figures.style import look, save
+from adds.results.savings import saving_table
+from adds.results.tables import saving_cells, write
+from adds.sampling.replay import replay_all
 
 
-def main(snakemake) -> None:
-    counts = pd.read_parquet(snakemake.input.counts).rename(columns={"index": "index_"})
-    both = pd.read_parquet(snakemake.input.bounds)
-    params = snakemake.params
-    replayed = replay_all(counts, both[both["bound"] == "two_sided"], params.ledgers, alpha=params.alpha)
+def main(params: dict, inputs, output) -> None:
+    counts, certified = pd.read_parquet(inputs.counts), pd.read_parquet(inputs.certificates)
+    replayed = replay_all(counts, by_bound(certified, "two_sided"), params["ledgers"], alpha=params["alpha"])
     table = saving_table(replayed)
-    images = replayed["index"].nunique()
+    images = replayed["number"].nunique()
     note = (
         f"Evaluations of the paper's fixed n0 = 1,000 and n = 10,000 over those that sequential sampling needs to "
         f"decide r = 0 (two_sided, same alpha), over {images} images. In brackets: images that the recorded "
         "samples left open, which count at the full cost, and decisions that differ from this run's. "
         "Largest saving in bold."
     )
-    write(table, saving_cells(table), value="saving", note=note, stem=Path(snakemake.output.table).with_suffix(""))
-    with look(params.style):
-        save(draw(replayed), replayed, Path(snakemake.output.png).with_suffix(""))
+    write(table, saving_cells(table), value="saving", note=note, stem=Path(output.table).with_suffix(""))
+    with look(params):
+        save(draw(replayed), replayed, Path(output.png).with_suffix(""))
 
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "saving")
-    main(snakemake)
+    main(snakemake.params.figure, snakemake.input, snakemake.output)

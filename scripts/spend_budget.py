@@ -1,38 +1,42 @@
 """Record how ADDS spends its privacy budget over the steps, for every sigma."""
 
+from pathlib import Path
+
 import pandas as pd
 import torch
 
-from adds.assets import claim_device, load_pipeline
-from adds.logs import configure_logging
-from adds.pictures import budget_by_step, load_pictures
+from adds.data.images import Images
+from adds.machine.devices import claim_device
+from adds.machine.logs import configure_logging
+from adds.models.pipeline import load_pipeline
+from adds.sampling.closeups import budget_by_step
 
 
-def main(snakemake) -> None:
-    params, config = snakemake.params, snakemake.config
+def main(params: dict, machine: dict, inputs, output: str) -> None:
     pipeline = load_pipeline(
-        config,
-        diffusion=snakemake.input.diffusion,
-        classifier=snakemake.input.classifier,
-        device=claim_device(config),
+        params["networks"],
+        machine["batch_size"],
+        diffusion=Path(inputs.diffusion).parent,
+        classifier=Path(inputs.classifier).parent,
+        device=torch.device(claim_device(machine).kind),
     )
-    size = config["diffusion"]["unet"]["image_size"]
-    picture = load_pictures(pd.read_csv(snakemake.input.images).head(1), size=size)[0]
+    picture = next(iter(Images.read(inputs.images, inputs.pixels).part(0, 1)))
     tables = [
         budget_by_step(
             pipeline,
             picture,
             sigma=float(sigma),
             guidance_scale=scale,
-            seed=params.seed,
-            trajectories=params.trajectories,
+            seed=params["seed"],
+            trajectories=params["trajectories"],
         )
-        for sigma, scale in params.scales.items()
+        for sigma, scale in params["scales"].items()
     ]
-    pd.concat(tables, ignore_index=True).to_csv(snakemake.output[0], index=False)
+    pd.concat(tables, ignore_index=True).to_csv(output, index=False)
 
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "spend_budget")
-    torch.set_num_threads(snakemake.threads)
-    main(snakemake)
+    machine = snakemake.params.machine
+    torch.set_num_threads(machine["threads"])
+    main(snakemake.params.budget, machine, snakemake.input, snakemake.output[0])

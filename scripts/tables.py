@@ -4,16 +4,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from adds.logs import configure_logging
-from adds.naming import in_order, label
-from adds.results import SETTING, accuracy_table, bounds_table, is_certified, paired_table, true_class_shares
-from adds.tables import accuracy_cells, beside_paper, bounds_cells, paired_cells, write
+from adds.machine.logs import configure_logging
+from adds.registry import in_order, title
+from adds.results.accuracy import accuracy_table, bounds_table, is_certified, paired_table, true_class_shares
+from adds.results.tables import accuracy_cells, beside_paper, bounds_cells, paired_cells, write
+from adds.sampling.job import SETTING
 
 
 def reference_of(shares: pd.DataFrame) -> tuple[str, int]:
     """Carlini's method where it ran, else the first one."""
-    settings = in_order(zip(shares["method"], shares["votes"], strict=True))
-    return ("carlini", 1) if ("carlini", 1) in settings else settings[0]
+    variants = in_order(zip(shares["method"], shares["votes"], strict=True))
+    return ("carlini", 1) if ("carlini", 1) in variants else variants[0]
 
 
 def partial_mark(certified: pd.DataFrame, partial_of: int | None) -> str:
@@ -53,14 +54,12 @@ def main(
                 " In brackets the paper's value and our difference to it by the paper's bound; * marks one that "
                 f"is more than sampling {images} images explains (95%)."
             )
-        write(
-            table, accuracy_cells(table), value="accuracy", note=mark + note, partial=partial, stem=folder / name
-        )
+        write(table, accuracy_cells(table), value="accuracy", note=mark + note, partial=partial, stem=folder / name)
     shares = true_class_shares(counts)
     reference = reference_of(shares)
     note = (
         f"Mean probability (percent) of the true class over {images} images; in brackets the paired difference to "
-        f"{label(*reference)} with its 95% interval; best in bold."
+        f"{title(*reference)} with its 95% interval; best in bold."
     )
     table = paired_table(shares, reference)
     write(

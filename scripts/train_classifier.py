@@ -1,20 +1,23 @@
 """Train the embedded experiment's classifier."""
 
+from pathlib import Path
+
 import pandas as pd
 import torch
 
-from adds.descriptions import describe_model
-from adds.digits import load_split
-from adds.logs import configure_logging
-from adds.memory import keep_freed_memory
-from adds.training import TrainingSettings, train_classifier
+from adds.data.digits import load_split
+from adds.machine.logs import configure_logging
+from adds.machine.memory import keep_freed_memory
+from adds.models.training import TrainingSettings, train_classifier
+from adds.models.weights import describe_model, save_weights
 
 
-def main(training: dict, seed: int, settings: dict, output) -> None:
+def main(recipe: dict, output) -> None:
     train, test = load_split()
-    network, log = train_classifier(train, test, settings=TrainingSettings(**training), seed=seed)
-    torch.save(network.state_dict(), output.weights)
-    describe_model(output.weights, settings, output.description)
+    settings = TrainingSettings(**recipe["training"])
+    network, log = train_classifier(train, test, settings=settings, seed=recipe["seed"])
+    save_weights(network, output.weights)
+    describe_model(Path(output.weights).parent, recipe)
     pd.DataFrame(log).to_csv(output.loss, index=False)
 
 
@@ -22,8 +25,4 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0], "train_classifier")
     torch.set_num_threads(snakemake.threads)
     keep_freed_memory()
-    main(
-        **{key: snakemake.params[key] for key in ("training", "seed")},
-        settings=snakemake.config["classifier"],
-        output=snakemake.output,
-    )
+    main(snakemake.params.recipe, snakemake.output)

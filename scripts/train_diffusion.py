@@ -1,45 +1,35 @@
-"""Train the embedded experiment's diffusion model; leave its weights, its loss and some of its samples."""
+"""Train the embedded experiment's diffusion model."""
 
-import numpy as np
+from pathlib import Path
+
 import pandas as pd
 import torch
 
-from adds.descriptions import describe_model
-from adds.digits import load_split
-from adds.logs import configure_logging
-from adds.memory import keep_freed_memory
-from adds.schedule import Schedule
-from adds.training import TrainingSettings, generate, train_diffusion
-
-PICTURES = 60
+from adds.data.digits import load_split
+from adds.machine.logs import configure_logging
+from adds.machine.memory import keep_freed_memory
+from adds.models.training import TrainingSettings, train_diffusion
+from adds.models.weights import describe_model, save_weights
 
 
-def main(model: dict, training: dict, seed: int, settings: dict, output) -> None:
+def main(recipe: dict, output) -> None:
     train, test = load_split()
     network, log = train_diffusion(
         train,
         test,
-        unet=model["unet"],
-        schedule=model["schedule"],
-        timesteps=model["timesteps"],
-        settings=TrainingSettings(**training),
-        seed=seed,
+        unet=recipe["unet"],
+        schedule=recipe["schedule"],
+        timesteps=recipe["timesteps"],
+        settings=TrainingSettings(**recipe["training"]),
+        seed=recipe["seed"],
     )
-    torch.save(network.state_dict(), output.weights)
-    describe_model(output.weights, settings, output.description)
+    save_weights(network, output.weights)
+    describe_model(Path(output.weights).parent, recipe)
     pd.DataFrame(log).to_csv(output.loss, index=False)
-    shape = tuple(train.images.shape[1:])
-    schedule = Schedule.named(model["schedule"], model["timesteps"])
-    samples = generate(network, schedule, steps=settings["steps"], count=PICTURES, shape=shape, seed=seed)
-    np.save(output.samples, ((samples + 1) / 2).numpy())
 
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "train_diffusion")
     torch.set_num_threads(snakemake.threads)
     keep_freed_memory()
-    main(
-        **{key: snakemake.params[key] for key in ("model", "training", "seed")},
-        settings=snakemake.config["diffusion"],
-        output=snakemake.output,
-    )
+    main(snakemake.params.recipe, snakemake.output)

@@ -4,20 +4,21 @@ from pathlib import Path
 
 import pandas as pd
 
-from adds.figures.style import look, save
-from adds.figures.vote_distribution import draw, shares
-from adds.listing import class_names
-from adds.logs import configure_logging
+from adds.data.images import class_names
+from adds.machine.logs import configure_logging
+from adds.results.certified import by_bound
+from adds.results.figures.style import look, save
+from adds.results.figures.vote_distribution import draw, shares
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "vote_distribution_figure")
-    style = snakemake.params.style
-    drawn = shares(
+    params = snakemake.params.figure
+    table = shares(
         pd.read_parquet(snakemake.input.counts),
-        pd.read_parquet(snakemake.input.certificates),
-        class_names(snakemake.params.dataset),
-        many=snakemake.params.votes,
-        limit=style["vote_distribution_images"],
+        by_bound(pd.read_parquet(snakemake.input.certificates), params["bound"]),
+        class_names(snakemake.input.get("classes")),
+        many=params["votes"],
+        limit=params["vote_distribution_images"],
     )
-    with look(style):
-        save(draw(drawn), drawn, Path(snakemake.output.png).with_suffix(""))
+    with look(params):
+        save(draw(table), table, Path(snakemake.output.png).with_suffix(""))

@@ -11,10 +11,10 @@ import torch
 from hypothesis import settings
 from torch import Tensor, nn
 
-from adds.classifiers import BatchedClassifier
-from adds.denoiser import Denoiser, build_unet, randomize
-from adds.methods.base import Pipeline
-from adds.schedule import Schedule, evenly_spaced
+from adds.diffusion.denoiser import Denoiser
+from adds.diffusion.schedule import Schedule, evenly_spaced
+from adds.models.pipeline import BatchedClassifier, Pipeline
+from adds.models.unet import build_unet, randomize
 from tests.workflow import copy_project, run
 
 torch.set_num_threads(1)

@@ -8,11 +8,11 @@ import pytest
 import torch
 import yaml
 
-from adds.denoiser import build_unet
-from adds.estimate import estimate, guided_steps, operations_of, summary, work_per_sample
-from adds.methods import METHODS
+from adds.diffusion.noise import Noise
 from adds.methods.base import Query, predict
-from adds.noise import Noise
+from adds.models.unet import build_unet
+from adds.monitor.estimate import estimate, guided_steps, operations_of, summary, work_per_sample
+from adds.registry import METHODS
 from tests.conftest import unet_pipeline
 from tests.workflow import PROJECT, merged, run
 
@@ -51,9 +51,7 @@ def test_the_papers_run():
     assert [per_sample["densepure", sigma, 5] for sigma in (1.0, 1.5, 2.0)] == [36, 46, 51]
     assert set(per_sample["adds", :, 1]) == {20}
     at_100, at_150 = (
-        estimate({**PAPER, "estimate": {"device": "A100", "tflops": speed}}, SETTINGS, LEADERS)[
-            "hours_alone"
-        ].sum()
+        estimate({**PAPER, "estimate": {"device": "A100", "tflops": speed}}, SETTINGS, LEADERS)["hours_alone"].sum()
         for speed in (100, 150)
     )
     assert 4500 < at_150 < at_100 < 8500

@@ -14,17 +14,16 @@ import pytest
 import torch
 from tqdm import tqdm
 
-from adds.batching import Batches
-from adds.classifiers import BatchedClassifier
-from adds.counting import count_shard
-from adds.denoiser import Denoiser
-from adds.digits import prepare_digits
-from adds.ledger import Ledger
-from adds.logs import exit_when_terminated
-from adds.methods.base import Pipeline
-from adds.sampling import Sampler
-from adds.schedule import evenly_spaced
-from adds.stopping import SampleSize
+from adds.data.digits import prepare_digits
+from adds.diffusion.batching import Batches
+from adds.diffusion.denoiser import Denoiser
+from adds.diffusion.schedule import evenly_spaced
+from adds.machine.logs import exit_when_terminated
+from adds.models.pipeline import BatchedClassifier, Pipeline
+from adds.sampling.job import count_shard
+from adds.sampling.ledger import Ledger
+from adds.sampling.sampler import Sampler
+from adds.sampling.stopping import SampleSize
 from tests.conftest import GaussianWorld, random_unet, sign_of_first_coordinate, unet_pipeline
 
 context = multiprocessing.get_context("fork")

@@ -17,8 +17,8 @@ import torch
 import yaml
 from PIL import Image
 
-from adds.classifiers import TimmDescription, import_timm
-from adds.descriptions import describe_model
+from adds.models.classifiers.timm import TimmDescription, import_timm
+from adds.models.weights import describe_model
 from tests.conftest import random_unet
 from tests.test_subset import LIST
 from tests.workflow import PROJECT, SNAKEMAKE, copy_project

@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import resource
 import torch
-from adds.memory import keep_freed_memory
+from adds.machine.memory import keep_freed_memory
 
 def faults_of_tensors():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from adds.methods import METHODS
+from adds.diffusion.noise import SHARED, Noise
 from adds.methods.adds import adds, adds_oneshot, guide
 from adds.methods.base import Query, predict
 from adds.methods.carlini import carlini
 from adds.methods.densepure import densepure
-from adds.noise import SHARED, Noise
-from adds.tally import majority
+from adds.registry import METHODS
+from adds.sampling.votes import majority
 from tests.conftest import unet_pipeline
 
 

@@ -8,9 +8,6 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-from torch import nn
-
 from adds.assets import choose_device, load_classifier
 from adds.classifiers import (
     BatchedClassifier,
@@ -20,11 +17,15 @@ from adds.classifiers import (
     import_timm,
     load_small_classifier,
 )
-from adds.denoiser import Denoiser, load_unet, load_weights
-from adds.descriptions import describe_model, read_description
-from adds.digits import prepare_digits
-from adds.images import load_image
 from adds.listing import first_images
+from PIL import Image
+from torch import nn
+
+from adds.data.digits import prepare_digits
+from adds.data.images import load_image
+from adds.diffusion.denoiser import Denoiser
+from adds.models.unet import load_unet
+from adds.models.weights import describe_model, load_weights, read_description
 from tests.conftest import TINY_UNET, random_unet
 
 

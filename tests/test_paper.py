@@ -16,8 +16,8 @@ import yaml
 from PIL import Image
 from safetensors.torch import save
 
-from adds.classifiers import import_timm
-from adds.denoiser import build_unet
+from adds.models.classifiers.timm import import_timm
+from adds.models.unet import build_unet
 from tests.test_cifar import cifar_archive
 from tests.test_subset import LIST, archive
 from tests.workflow import SNAKEMAKE, copy_project

@@ -11,10 +11,9 @@ import torch
 import yaml
 
 import adds
-from adds.classifiers import SmallClassifier
-from adds.descriptions import describe_model
-from adds.methods import METHODS
-from adds.naming import CONTAINED, GUIDED, VOTING
+from adds.models.classifiers.small import SmallClassifier
+from adds.models.weights import describe_model
+from adds.registry import CONTAINED, GUIDED, METHODS, VOTING
 from tests.conftest import TINY_UNET, random_unet
 
 PROJECT = Path(__file__).parents[1]
@@ -68,12 +67,8 @@ def test_the_default_configuration_gives_every_required_key():
 def test_schema_and_library_know_the_same_methods():
     assert set(SCHEMA["properties"]["methods"]["properties"]) == set(METHODS)
     common = (PROJECT / "workflow/rules/common.smk").read_text()
-    assert (
-        set(re.search(r"^GUIDED = \((.*)\)", common, re.MULTILINE).group(1).replace('"', "").split(", ")) == GUIDED
-    )
-    single = {
-        name for name, entry in SCHEMA["properties"]["methods"]["properties"].items() if "single" in str(entry)
-    }
+    assert set(re.search(r"^GUIDED = \((.*)\)", common, re.MULTILINE).group(1).replace('"', "").split(", ")) == GUIDED
+    single = {name for name, entry in SCHEMA["properties"]["methods"]["properties"].items() if "single" in str(entry)}
     assert single == set(METHODS) - VOTING
     assert CONTAINED == {"adds_oneshot": "adds"}
 

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from adds.ledger import Chunk
-from adds.results import (
+from adds.results.accuracy import (
     accuracy_curve,
     accuracy_table,
     bounds_table,
@@ -16,8 +15,9 @@ from adds.results import (
     paired_table,
     true_class_shares,
 )
-from adds.saving import PAPER_N, PAPER_N0, replay, sequence
-from adds.tables import accuracy_cells, beside_paper, write
+from adds.results.tables import accuracy_cells, beside_paper, write
+from adds.sampling.ledger import Chunk
+from adds.sampling.replay import PAPER_N, PAPER_N0, replay, sequence
 
 
 def counts_of(method="adds", sigma=0.5, votes=1, index=0, estimation=(9, 1), label=0):

@@ -3,7 +3,7 @@ import pytest
 from guided_diffusion import gaussian_diffusion as gd
 from guided_diffusion.respace import SpacedDiffusion, space_timesteps
 
-from adds.schedule import Schedule, evenly_spaced, model_sigma
+from adds.diffusion.schedule import Schedule, evenly_spaced, model_sigma
 
 
 def peer(timesteps):

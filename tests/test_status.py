@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from adds.ledger import Ledger
-from adds.status import FRESH_SECONDS, jobs_of, progress_of, report
+from adds.monitor.status import FRESH_SECONDS, jobs_of, progress_of, report
+from adds.sampling.ledger import Ledger
 from tests.test_faults import IDENTITY, images, job  # noqa: F401
 
 PLAN = {

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from adds.certificate import certify
-from adds.stopping import SampleSize, Stop
+from adds.certificates.certificate import certify
+from adds.sampling.stopping import SampleSize, Stop
 
 SIGMA, ALPHA = 0.5, 0.001
 

@@ -69,9 +69,7 @@ def test_tables_agree_with_the_certificates(finished):
     certified = certificates[certificates["correct"] & ~certificates["abstained"]]
     for row in table.itertuples():
         own = certified[
-            (certified["method"] == row.method)
-            & (certified["sigma"] == row.sigma)
-            & (certified["votes"] == row.votes)
+            (certified["method"] == row.method) & (certified["sigma"] == row.sigma) & (certified["votes"] == row.votes)
         ]
         assert row.accuracy == len(own) / 4
         assert row.low <= row.accuracy <= row.high

@@ -34,8 +34,7 @@ def copy_project(folder: Path) -> Path:
 
 def merged(base: dict, changes: dict) -> dict:
     nested = {
-        key: merged(base.get(key) or {}, value) if isinstance(value, dict) else value
-        for key, value in changes.items()
+        key: merged(base.get(key) or {}, value) if isinstance(value, dict) else value for key, value in changes.items()
     }
     return {**base, **nested}
 

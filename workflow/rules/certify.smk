@@ -1,13 +1,27 @@
 # From images to certificates: one certify job per method, sigma, number of votes and shard of images.
 
 
+rule identify:
+    output:
+        "<results>/identity/{method}/sigma{sigma}/votes{votes}/{identity}",
+    log:
+        "<logs>/identify/{method}/sigma{sigma}/votes{votes}/{identity}.log",
+    localrule: True
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        folder=subpath(output[0], parent=True),
+    shell:
+        "rm -f {params.folder}/* && touch {output} 2> {log}"
+
+
 rule certify:
     input:
-        unpack(diffusion_model),
-        images="<models>/images.csv",
-        classifier="<models>/classifier.pt",
-        classifier_description="<models>/classifier.json",
+        unpack(networks_of),
+        images="<images>/images.csv",
+        pixels="<images>/images.npy",
         leader=leader_counts,
+        identity=identity_of,
     output:
         counts="<results>/counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet",
     log:
@@ -20,19 +34,12 @@ rule certify:
         "../../envs/adds.yaml"
     threads: 1
     resources:
-        gpu=0 if config["device"] == "cpu" else 1,
-        # A retry gets more of both: schedulers kill jobs that take more than they asked for.
-        mem_mb=lambda wildcards, attempt: attempt
-        * (4000 if on_small_networks() else 16000),
-        runtime=lambda wildcards, attempt: attempt
-        * (60 if on_small_networks() else 720),
+        gpu=gpus_of,
+        mem_mb=megabytes_of_a_job,
+        runtime=minutes_of_a_job,
     params:
-        identity=lambda wildcards: identity(
-            wildcards.method, wildcards.sigma, wildcards.votes
-        ),
-        sampling=sampling_settings(),
-        positions=lambda wildcards: positions(wildcards.shard),
-        ledgers=f"results/{config['experiment']}/ledger",
+        job=job_of,
+        machine=machine_of,
     script:
         "../../scripts/certify.py"
 
@@ -40,6 +47,8 @@ rule certify:
 rule merge:
     input:
         images="<results>/images.csv",
+        diffusion="<diffusion>/weights" if EXPERIMENT.any_reads("diffusion") else [],
+        classifier="<classifier>/weights",
         counts=all_counts,
     output:
         "<results>/counts.parquet",
@@ -53,8 +62,10 @@ rule merge:
         mem_mb=4000,
         runtime=30,
     params:
-        settings=settings(),
-        partial=config["partial"],
+        experiment={
+            "identities": EXPERIMENT.identities(),
+            "partial": EXPERIMENT.partial,
+        },
     script:
         "../../scripts/merge.py"
 
@@ -65,7 +76,6 @@ rule certificates:
     output:
         parquet="<results>/certificates.parquet",
         csv="<results>/certificates.csv",
-        bounds="<results>/bounds.parquet",
     log:
         "<logs>/certificates.log",
     benchmark:
@@ -76,9 +86,6 @@ rule certificates:
         mem_mb=2000,
         runtime=30,
     params:
-        alpha=config["sampling"]["alpha"],
-        mode=config["sampling"]["mode"],
-        bound=config["bound"],
-        version=COUNTS_VERSION,
+        certificates=EXPERIMENT.certificates(),
     script:
         "../../scripts/certificates.py"

@@ -22,14 +22,16 @@ rule certified_accuracy_figure:
         mem_mb=2000,
         runtime=30,
     params:
-        style=figure_style("certified_accuracy"),
+        figure=EXPERIMENT.figure(
+            bound=EXPERIMENT.config["bound"], **EXPERIMENT.samples()
+        ),
     script:
         "../../scripts/certified_accuracy_figure.py"
 
 
 rule bounds_figure:
     input:
-        "<results>/bounds.parquet",
+        "<results>/certificates.parquet",
     output:
         multiext("<results>/figures/bounds", ".pdf", ".csv"),
         png=report(
@@ -48,7 +50,7 @@ rule bounds_figure:
         mem_mb=2000,
         runtime=30,
     params:
-        style=figure_style("bounds"),
+        figure=EXPERIMENT.figure(),
     script:
         "../../scripts/bounds_figure.py"
 
@@ -74,7 +76,9 @@ rule runtime_figure:
         mem_mb=2000,
         runtime=30,
     params:
-        style=figure_style("runtime"),
+        figure=EXPERIMENT.figure(
+            bound=EXPERIMENT.config["bound"], **EXPERIMENT.samples()
+        ),
     script:
         "../../scripts/runtime_figure.py"
 
@@ -83,6 +87,7 @@ rule vote_distribution_figure:
     input:
         counts="<results>/counts.parquet",
         certificates="<results>/certificates.parquet",
+        classes=EXPERIMENT.config["dataset"]["classes"] or [],
     output:
         multiext("<results>/figures/vote_distribution", ".pdf", ".csv"),
         png=report(
@@ -101,18 +106,22 @@ rule vote_distribution_figure:
         mem_mb=2000,
         runtime=30,
     params:
-        style=figure_style("vote_distribution_images"),
-        votes=lambda wildcards: many_votes(),
-        dataset=config["dataset"]["name"],
+        figure=lambda wildcards: EXPERIMENT.figure(
+            "vote_distribution_images",
+            bound=EXPERIMENT.config["bound"],
+            votes=max(EXPERIMENT.methods["adds"]["votes"]),
+        ),
     script:
         "../../scripts/vote_distribution_figure.py"
 
 
 rule denoise:
     input:
-        images="<models>/images.csv",
-        diffusion="<models>/diffusion.pt",
-        classifier="<models>/classifier.pt",
+        images="<images>/images.csv",
+        pixels="<images>/images.npy",
+        classes=EXPERIMENT.config["dataset"]["classes"] or [],
+        diffusion="<diffusion>/weights",
+        classifier="<classifier>/weights",
     output:
         "<results>/denoised/sigma{sigma}.npz",
     log:
@@ -123,16 +132,12 @@ rule denoise:
         "../../envs/adds.yaml"
     threads: 1
     resources:
-        gpu=0 if config["device"] == "cpu" else 1,
-        mem_mb=4000 if config["device"] == "cpu" else 16000,
+        gpu=networks_gpus(),
+        mem_mb=networks_megabytes(),
         runtime=60,
     params:
-        methods=sorted(active_methods()),
-        models=[model_settings("diffusion"), model_settings("classifier")],
-        scale=lambda wildcards: config["guidance_scale"].get(wildcards.sigma),
-        start=active_methods().get("densepure", {}).get("start", "grid"),
-        images=min(config["figures"]["denoised_images"], config["dataset"]["images"]),
-        seed=config["seed"],
+        denoise=lambda wildcards: EXPERIMENT.denoising(wildcards.sigma),
+        machine=machine_of,
     script:
         "../../scripts/denoise.py"
 
@@ -158,16 +163,17 @@ rule denoised_figure:
         mem_mb=2000,
         runtime=30,
     params:
-        style=figure_style("denoised"),
+        figure=EXPERIMENT.figure(),
     script:
         "../../scripts/denoised_figure.py"
 
 
 rule spend_budget:
     input:
-        images="<models>/images.csv",
-        diffusion="<models>/diffusion.pt",
-        classifier="<models>/classifier.pt",
+        images="<images>/images.csv",
+        pixels="<images>/images.npy",
+        diffusion="<diffusion>/weights",
+        classifier="<classifier>/weights",
     output:
         "<results>/budget.csv",
     log:
@@ -178,17 +184,12 @@ rule spend_budget:
         "../../envs/adds.yaml"
     threads: 1
     resources:
-        gpu=0 if config["device"] == "cpu" else 1,
-        mem_mb=4000 if config["device"] == "cpu" else 16000,
+        gpu=networks_gpus(),
+        mem_mb=networks_megabytes(),
         runtime=60,
     params:
-        scales={
-            sigma_text(sigma): config["guidance_scale"].get(sigma_text(sigma))
-            for sigma in config["sigmas"]
-        },
-        model=model_settings("diffusion"),
-        trajectories=config["figures"]["budget_trajectories"],
-        seed=config["seed"],
+        budget=EXPERIMENT.budget(),
+        machine=machine_of,
     script:
         "../../scripts/spend_budget.py"
 
@@ -214,17 +215,41 @@ rule budget_figure:
         mem_mb=2000,
         runtime=30,
     params:
-        style=figure_style("budget"),
+        figure=EXPERIMENT.figure(),
     script:
         "../../scripts/budget_figure.py"
 
 
+rule draw_samples:
+    input:
+        "<diffusion>/weights",
+    output:
+        "<results>/samples.npy",
+    log:
+        "<logs>/draw_samples.log",
+    benchmark:
+        "<benchmarks>/draw_samples.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    threads: 1
+    resources:
+        gpu=networks_gpus(),
+        mem_mb=networks_megabytes(),
+        runtime=60,
+    params:
+        samples=EXPERIMENT.drawing_samples(),
+        machine=machine_of,
+    script:
+        "../../scripts/draw_samples.py"
+
+
 rule samples_figure:
     input:
-        "<models>/samples.npy",
+        "<results>/samples.npy",
     output:
-        report(
-            "<models>/samples.png",
+        multiext("<results>/figures/samples", ".pdf", ".csv"),
+        png=report(
+            "<results>/figures/samples.png",
             caption="../report/samples.rst",
             category="Models",
             labels={"what": "samples of the diffusion model"},
@@ -239,19 +264,19 @@ rule samples_figure:
         mem_mb=2000,
         runtime=30,
     params:
-        style=figure_style("samples"),
+        figure=EXPERIMENT.figure(steps=EXPERIMENT.config["diffusion"]["steps"]),
     script:
         "../../scripts/samples_figure.py"
 
 
 rule loss_figure:
     input:
-        diffusion="<models>/diffusion_loss.csv",
-        classifier="<models>/classifier_loss.csv",
+        diffusion="<diffusion>/loss.csv",
+        classifier="<classifier>/loss.csv",
     output:
-        multiext("<models>/loss", ".pdf", ".csv"),
+        multiext("<results>/figures/loss", ".pdf", ".csv"),
         png=report(
-            "<models>/loss.png",
+            "<results>/figures/loss.png",
             caption="../report/loss.rst",
             category="Models",
             labels={"what": "training loss"},
@@ -266,6 +291,6 @@ rule loss_figure:
         mem_mb=2000,
         runtime=30,
     params:
-        style=figure_style("loss"),
+        figure=EXPERIMENT.figure(),
     script:
         "../../scripts/loss_figure.py"

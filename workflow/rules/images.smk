@@ -1,33 +1,35 @@
-# Which images are certified. The whole list is prepared once; an experiment takes the first so many of it, so
-# that more images change nothing for those that were there before.
+# Which images are certified: a list and a source become pixels, decoded once, and a table of what they are. All of the
+# list is read; an experiment takes the first so many of it, so that more images change nothing for those before.
 
 
-rule prepare_images:
-    input:
-        lists=image_lists(),
-        source=images_source,
+rule download_images:
     output:
-        "<models>/images.csv",
+        f"<images>/{registry.DATASETS[EXPERIMENT.config['dataset']['name']].archive}",
     log:
-        "<logs>/prepare_images.log",
+        "<logs>/download_images.log",
     benchmark:
-        "<benchmarks>/prepare_images.tsv"
+        "<benchmarks>/download_images.tsv"
+    retries: 3
+    localrule: True
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=1000,
-        runtime=10,
+        mem_mb=2000,
+        runtime=30,
     params:
-        dataset=prepared_images(),
+        download=EXPERIMENT.download_of_images(),
     script:
-        "../../scripts/prepare_images.py"
+        "../../scripts/download_images.py"
 
 
 rule images:
     input:
-        "<models>/images.csv",
+        list=EXPERIMENT.config["dataset"]["list"],
+        classes=EXPERIMENT.config["dataset"]["classes"] or [],
+        source=images_source,
     output:
-        "<results>/images.csv",
+        pixels="<images>/images.npy",
+        table="<images>/images.csv",
     log:
         "<logs>/images.log",
     benchmark:
@@ -35,9 +37,25 @@ rule images:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=2000,
-        runtime=30,
+        mem_mb=4000,
+        runtime=60,
     params:
-        images=config["dataset"]["images"],
+        images=EXPERIMENT.recipe("images"),
     script:
         "../../scripts/images.py"
+
+
+rule select_images:
+    input:
+        "<images>/images.csv",
+    output:
+        "<results>/images.csv",
+    log:
+        "<logs>/select_images.log",
+    localrule: True
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        lines=EXPERIMENT.images + 1,
+    shell:
+        "head -n {params.lines} {input} > {output} 2> {log}"

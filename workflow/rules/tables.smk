@@ -5,8 +5,7 @@ rule tables:
     input:
         certificates="<results>/certificates.parquet",
         counts="<results>/counts.parquet",
-        bounds="<results>/bounds.parquet",
-        paper=config["paper_tables"] or [],
+        paper=EXPERIMENT.config["paper_tables"] or [],
     output:
         multiext("<results>/tables/certified_accuracy", ".csv", ".md", ".tex"),
         multiext("<results>/tables/clean_accuracy", ".csv", ".md", ".tex"),
@@ -46,7 +45,11 @@ rule tables:
         mem_mb=2000,
         runtime=30,
     params:
-        partial_of=config["dataset"]["images"] if config["partial"] else None,
+        tables={
+            **EXPERIMENT.samples(),
+            "bound": EXPERIMENT.config["bound"],
+            "partial_of": EXPERIMENT.images if EXPERIMENT.partial else None,
+        },
     script:
         "../../scripts/tables.py"
 
@@ -54,7 +57,7 @@ rule tables:
 rule saving:
     input:
         counts="<results>/counts.parquet",
-        bounds="<results>/bounds.parquet",
+        certificates="<results>/certificates.parquet",
     output:
         multiext("<results>/tables/saving", ".csv", ".md", ".tex"),
         multiext("<results>/figures/samples_needed", ".pdf", ".csv"),
@@ -82,8 +85,6 @@ rule saving:
         mem_mb=2000,
         runtime=30,
     params:
-        alpha=config["sampling"]["alpha"],
-        ledgers=f"results/{config['experiment']}/ledger",
-        style=figure_style("samples_needed"),
+        figure=EXPERIMENT.figure(ledgers=experiment.LEDGERS, **EXPERIMENT.samples()),
     script:
         "../../scripts/saving.py"

@@ -1,16 +1,17 @@
-"""ADDS: guided denoising under a privacy filter (Algorithm 2), with and without unguided denoising after it."""
+"""ADDS: guided denoising under a privacy filter (Algorithm 2), then unguided denoising with votes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from adds.methods.base import Pipeline, Query
-from adds.noise import Noise
-from adds.privacy import PrivacyFilter
-from adds.reverse import Purified, denoise_unguided, one_each, reverse_step
-from adds.schedule import to_model
+from adds.diffusion.noise import Noise
+from adds.diffusion.reverse import Purified, denoise_unguided, reverse_step
+from adds.diffusion.schedule import Grid, Schedule, to_model
+from adds.methods.base import Ballots, Query, Work, classify
+from adds.methods.privacy import PrivacyFilter
+from adds.models.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,24 @@ Observer = Callable[[GuidedStep], None]
 
 @dataclass(frozen=True)
 class Guided:
-    """Where guidance ended: every sample's state, and the step of the grid that it takes next."""
+    """Where guidance ended: every sample's state, and the step of the grid that it takes next.
+
+    ``spent_before`` is the share of a sample's coordinates that had spent their budget before its last guided step,
+    and took that step unguided.
+    """
 
     states: Tensor
     steps: Tensor
+    spent_before: Tensor
     budget_share: float
 
+    def record_in(self, ballots: Ballots, grid: Grid) -> Ballots:
+        """Add where guidance ended to what the samples voted for."""
+        timesteps = torch.tensor(grid.timesteps, device=self.steps.device)[self.steps]
+        return replace(ballots, stop_timestep=timesteps, spent_before=self.spent_before)
 
-def guide(
-    pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise, observe: Observer | None = None
-) -> Guided:
+
+def guide(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise, observe: Observer | None = None) -> Guided:
     """Algorithm 2 (Clean Image Guided Denoising) up to the step at which the budget is spent.
 
     Start from x_T ~ N(0, I). At each step move the predicted x0 towards the image,
@@ -58,10 +67,12 @@ def guide(
     x_t = noise.normal(tuple(image.shape), samples=samples, timestep=len(denoiser.schedule))
     states = torch.empty_like(x_t)
     steps = torch.zeros(len(samples), dtype=torch.long, device=denoiser.device)
+    spent_before = torch.zeros(len(samples), device=denoiser.device)
     filter_ = PrivacyFilter(sigma=query.sigma, shape=tuple(x_t.shape), device=denoiser.device)
     active = torch.arange(len(samples), device=denoiser.device)
     for step in range(len(grid) - 1, 0, -1):
         prediction = denoiser.predict(x_t, grid, step)
+        spent_before[active] = filter_.spent_shares()
         scale = filter_.spend(scale=query.guidance_scale, coef_x0=float(grid.coef_x0[step]), std=prediction.std)
         normal = noise.normal(tuple(image.shape), samples=samples[active], timestep=grid.timesteps[step])
         x_prev = reverse_step(
@@ -92,16 +103,15 @@ def guide(
         if len(active) == 0:
             break
     states[active] = x_t
-    return Guided(states, steps, filter_.largest_share)
+    return Guided(states, steps, spent_before, filter_.largest_share)
 
 
-def adds(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
-    """Run ADDS with K votes: K unguided continuations of the one guided trajectory.
+def _continue(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise, guided: Guided) -> Purified:
+    """Run K unguided continuations of the one guided trajectory.
 
     The continuations see the image only through the state they start from, so they are post-processing and
     cost no budget; K guided trajectories would cost it K times.
     """
-    guided = guide(pipeline, query, samples, noise)
     return denoise_unguided(
         pipeline.denoiser,
         pipeline.grid,
@@ -114,11 +124,38 @@ def adds(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Pur
     )
 
 
-def adds_oneshot(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
-    """Run ADDS without unguided denoising: one x0 prediction from the state at which the budget is spent."""
+def purify(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
+    """Run ADDS with K votes: guided until the budget is spent, then unguided to the end."""
+    return _continue(pipeline, query, samples, noise, guide(pipeline, query, samples, noise))
+
+
+def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
+    """Classify the image at the end of every continuation, and the one-shot image where they part."""
     guided = guide(pipeline, query, samples, noise)
-    images = torch.empty_like(guided.states)
-    for step in guided.steps.unique().tolist():
-        reached = guided.steps == step
-        images[reached] = pipeline.denoiser.predict(guided.states[reached], pipeline.grid, step).x0
-    return one_each(images, budget_share=guided.budget_share)
+    purified = _continue(pipeline, query, samples, noise, guided)
+    ballots = classify(pipeline, query, purified, contained={"adds_oneshot": purified.first})
+    return guided.record_in(ballots, pipeline.grid)
+
+
+def guided_steps(grid: Grid, *, sigma: float, guidance_scale: float) -> int:
+    """Return after how many steps the budget is spent, where the variance is the least of its range.
+
+    Less noise makes guidance dearer, so this is the fewest that are to be expected, and the estimate of what
+    follows them the highest.
+    """
+    if guidance_scale == 0:
+        return len(grid) - 1
+    budget = PrivacyFilter(sigma=sigma, shape=(1, 1, 1, 1))
+    for taken, step in enumerate(range(len(grid) - 1, 0, -1), start=1):
+        std = torch.full((1, 1, 1, 1), float(grid.log_variance_min[step])).mul(0.5).exp()
+        budget.spend(scale=guidance_scale, coef_x0=float(grid.coef_x0[step]), std=std)
+        if bool(budget.exhausted()):
+            return taken
+    return len(grid) - 1
+
+
+def work(_schedule: Schedule, grid: Grid, query: Query) -> Work:
+    """Votes share all steps up to the first evaluation after they part."""
+    guided = guided_steps(grid, sigma=query.sigma, guidance_scale=query.guidance_scale)
+    left = len(grid) - 1 - guided
+    return Work(guided + 1 + query.votes * left, query.votes if left else 1)

@@ -1,43 +1,33 @@
-"""What every method is: a map from an image and random numbers to purified images, then a vote."""
+"""What every method is: a map from an image and random numbers to ballots, and what that costs."""
 
+import importlib
 import math
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
 
-from adds.classifiers import BatchedClassifier
-from adds.denoiser import Denoiser
-from adds.noise import SHARED, Noise
-from adds.reverse import Purified
-from adds.schedule import Grid
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """The networks, and the grid of timesteps that multi-step methods visit."""
-
-    denoiser: Denoiser
-    classifier: BatchedClassifier
-    grid: Grid
+from adds.diffusion.noise import SHARED, Noise
+from adds.diffusion.reverse import Purified
+from adds.diffusion.schedule import Grid, Schedule
+from adds.models.pipeline import Pipeline
+from adds.registry import METHODS
 
 
 @dataclass(frozen=True)
 class Query:
     """What is to be smoothed: an image [C, H, W] in [0, 1], at ``sigma`` in the same units.
 
-    ``guidance_scale`` is ADDS's s. ``start`` says where DensePure enters the chain: at the first timestep of
-    the grid that is noisy enough, or ``exact``-ly at t*.
+    ``guidance_scale`` is ADDS's s. ``options`` are a method's own, as its record in `adds.registry` lists them.
     """
 
     image: Tensor
     sigma: float
     votes: int = 1
     guidance_scale: float = 0.8
-    start: Literal["grid", "exact"] = "grid"
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.image.ndim != 3:
@@ -53,62 +43,71 @@ class Query:
             raise ValueError(f"votes is {self.votes}: it must be at least 1")
         if not 0 <= self.guidance_scale <= 1:
             raise ValueError(f"guidance_scale is {self.guidance_scale}: it must be in [0, 1]")
-        if self.start not in ("grid", "exact"):
-            raise ValueError(f"start is {self.start!r}: it must be 'grid' or 'exact'")
 
-
-Method = Callable[[Pipeline, Query, Tensor, Noise], Purified]
-"""Purifies the samples with the given numbers (int64 [n]) of one image, from that image's noise."""
+    def option(self, method: str, name: str) -> str:
+        """Return the value of a method's option, or its default."""
+        allowed = METHODS[method].options[name]
+        value = self.options.get(name, allowed[0])
+        if value not in allowed:
+            raise ValueError(f"{name} is {value!r}: {method} takes {' or '.join(allowed)}")
+        return value
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a batch of samples predicted, and what it cost.
+class Ballots:
+    """What a batch of samples voted for.
 
-    ``ballots`` are the classes of each sample's votes (int64 [n, votes]); ``first`` is the class of its
-    one-shot denoised image ([n]), where that was asked for. Costs are split at the point where votes part:
-    of K votes, any k alone would have cost the shared part and k / K of the rest.
+    ``classes`` are the classes of each sample's votes (int64 [n, votes]), in the votes' order; ``contained`` those
+    of methods whose samples these ones hold ([n] each, by name). Of all evaluations ``vote_evaluations`` were made
+    after the point where votes part: of K votes, any k alone would have cost the rest and k / K of these.
+    ``budget_share`` is the largest share of the privacy budget that any coordinate of any trajectory spent. For
+    guided methods, ``stop_timestep`` ([n]) is the timestep of the state at which a trajectory's budget was spent, and
+    ``spent_before`` ([n]) the share of coordinates that had spent theirs before the last guided step.
     """
 
-    ballots: Tensor
-    first: Tensor | None
-    shared: "Cost"
-    votes: "Cost"
+    classes: Tensor
+    contained: Mapping[str, Tensor]
+    vote_evaluations: int
     budget_share: float
+    stop_timestep: Tensor | None = None
+    spent_before: Tensor | None = None
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Evaluations of the diffusion model, and seconds."""
+class Work:
+    """Evaluations per sample: of the diffusion model and of the classifier."""
 
-    evaluations: int
-    seconds: float
+    diffusion: float
+    classifier: float
 
 
-def predict(
-    method: Method,
-    pipeline: Pipeline,
-    query: Query,
-    samples: Tensor,
-    noise: Noise,
-    *,
-    classify_first: bool = False,
-) -> Outcome:
-    """Purify and classify: the base classifier that is smoothed, once per sample and vote."""
-    started, before = time.perf_counter(), pipeline.denoiser.evaluations
-    purified = method(pipeline, query, samples, noise)
-    classes = pipeline.classifier.predict(purified.images)
-    ballots = torch.empty(len(samples), query.votes, dtype=torch.long, device=classes.device)
+class Method(Protocol):
+    """What a method's module provides; those that show the classifier an image also have ``purify``."""
+
+    def vote(self, pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
+        """Cast the votes of the samples with the given numbers (int64 [n]) of one image, from that image's noise."""
+
+    def work(self, schedule: Schedule, grid: Grid, query: Query) -> Work:
+        """Return what one sample costs."""
+
+
+def method(name: str) -> Method:
+    """Return a method's module."""
+    if name not in METHODS:
+        raise ValueError(f"method {name!r} doesn't exist: choose one of {', '.join(METHODS)}")
+    return cast("Method", importlib.import_module(f"adds.methods.{name}"))
+
+
+def classify(pipeline: Pipeline, query: Query, purified: Purified, contained: Mapping[str, Tensor]) -> Ballots:
+    """Let the classifier vote on purified images, and on those of contained methods."""
+    found = pipeline.classifier.predict(purified.images)
+    classes = torch.empty(len(purified.first), query.votes, dtype=torch.long, device=found.device)
     shared = purified.vote == SHARED
-    ballots[purified.owner[shared]] = classes[shared][:, None]
-    ballots[purified.owner[~shared], purified.vote[~shared] - 1] = classes[~shared]
-    evaluations = pipeline.denoiser.evaluations - before
-    seconds = time.perf_counter() - started
-    vote_share = purified.vote_evaluations / evaluations if evaluations else 0.0
-    return Outcome(
-        ballots=ballots,
-        first=pipeline.classifier.predict(purified.first) if classify_first else None,
-        shared=Cost(evaluations - purified.vote_evaluations, (1 - vote_share) * seconds),
-        votes=Cost(purified.vote_evaluations, vote_share * seconds),
+    classes[purified.owner[shared]] = found[shared][:, None]
+    classes[purified.owner[~shared], purified.vote[~shared] - 1] = found[~shared]
+    return Ballots(
+        classes=classes,
+        contained={name: pipeline.classifier.predict(images) for name, images in contained.items()},
+        vote_evaluations=purified.vote_evaluations,
         budget_share=purified.budget_share,
     )

@@ -3,11 +3,12 @@
 import torch
 from torch import Tensor
 
-from adds.methods.base import Pipeline, Query
+from adds.diffusion.noise import Noise
+from adds.diffusion.reverse import Purified, denoise_unguided
+from adds.diffusion.schedule import Grid, Schedule
+from adds.methods.base import Ballots, Query, Work, classify
 from adds.methods.rs import noised
-from adds.noise import Noise
-from adds.reverse import Purified, denoise_unguided
-from adds.schedule import Grid, Schedule
+from adds.models.pipeline import Pipeline
 
 
 def entry(schedule: Schedule, grid: Grid, query: Query) -> tuple[Grid, int]:
@@ -16,7 +17,7 @@ def entry(schedule: Schedule, grid: Grid, query: Query) -> tuple[Grid, int]:
     ``grid`` enters at the grid's first timestep that is as noisy as sigma (the paper's way, as we read it);
     ``exact`` puts t* itself in front of the grid's timesteps below it (DensePure's own code).
     """
-    if query.start == "grid":
+    if query.option("densepure", "start") == "grid":
         first = schedule.first_as_noisy_as(query.sigma, among=grid.timesteps)
         return grid, grid.timesteps.index(first)
     first = schedule.first_as_noisy_as(query.sigma)
@@ -24,7 +25,7 @@ def entry(schedule: Schedule, grid: Grid, query: Query) -> tuple[Grid, int]:
     return chain, len(chain) - 1
 
 
-def densepure(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
+def purify(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
     """Run ``query.votes`` independent reverse chains from one noised image."""
     chain, step = entry(pipeline.denoiser.schedule, pipeline.grid, query)
     states = float(chain.alphas_bar[step]) ** 0.5 * noised(pipeline, query, samples, noise)
@@ -38,3 +39,14 @@ def densepure(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -
         noise=noise,
         budget_share=1.0,
     )
+
+
+def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
+    """Classify the image at the end of every chain."""
+    return classify(pipeline, query, purify(pipeline, query, samples, noise), contained={})
+
+
+def work(schedule: Schedule, grid: Grid, query: Query) -> Work:
+    """All chains share their first evaluation."""
+    _, step = entry(schedule, grid, query)
+    return Work(1 + query.votes * step, query.votes)

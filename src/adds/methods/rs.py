@@ -2,10 +2,11 @@
 
 from torch import Tensor
 
-from adds.methods.base import Pipeline, Query
-from adds.noise import Noise
-from adds.reverse import Purified, one_each
-from adds.schedule import model_sigma, to_model
+from adds.diffusion.noise import Noise
+from adds.diffusion.reverse import one_each
+from adds.diffusion.schedule import Grid, Schedule, model_sigma, to_model
+from adds.methods.base import Ballots, Query, Work, classify
+from adds.models.pipeline import Pipeline
 
 
 def noised(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Tensor:
@@ -15,6 +16,12 @@ def noised(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> T
     return to_model(image) + model_sigma(query.sigma) * normal
 
 
-def rs(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
+def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
     """Give the noised image itself to the classifier."""
-    return one_each(noised(pipeline, query, samples, noise), budget_share=1.0)
+    images = noised(pipeline, query, samples, noise)
+    return classify(pipeline, query, one_each(images, budget_share=1.0), contained={})
+
+
+def work(_schedule: Schedule, _grid: Grid, _query: Query) -> Work:
+    """One classification."""
+    return Work(0, 1)

@@ -1,0 +1,24 @@
+"""Get the diffusion model's checkpoint: from a local copy, or from its address."""
+
+from pathlib import Path
+
+from adds.data.download import Expected, fetch, use_local
+from adds.machine.logs import configure_logging
+from adds.models.weights import describe_model
+
+HINT = "Set diffusion.weights to a copy of your own, or diffusion.download.urls to a mirror."
+
+
+def main(recipe: dict, weights: Path) -> None:
+    download = recipe.get("download")
+    expected = Expected.from_settings(download) if download else Expected()
+    if "weights" in recipe:
+        use_local(recipe["weights"], weights, expected)
+    else:
+        fetch(download["urls"], weights, expected, hint=HINT)
+    describe_model(weights.parent, recipe)
+
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0], "obtain_diffusion")
+    main(snakemake.params.recipe, Path(snakemake.output.weights))

@@ -1,0 +1,11 @@
+"""Write what a finished run has to tell."""
+
+from pathlib import Path
+
+from adds.machine.logs import configure_logging
+from adds.monitor.summary import summary
+
+if __name__ == "__main__":
+    configure_logging(snakemake.log[0], "summary")
+    output, folders = Path(snakemake.output[0]), snakemake.params.folders
+    output.write_text(summary(output.parent, Path(folders["logs"]), Path(folders["benchmarks"])))

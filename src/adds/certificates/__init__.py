@@ -1,0 +1,1 @@
+"""From class counts to certificates; needs no torch."""

@@ -1,0 +1,1 @@
+"""Images: from a list and a source to pixels and their checksums."""

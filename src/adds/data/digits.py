@@ -1,0 +1,59 @@
+"""The embedded experiment's data: scikit-learn's handwritten digits, 8 x 8, ten classes, no download."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from adds.data.images import Form, Pixels
+
+SPLIT_SEED = 0
+TEST_SIZE = 400
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images [n, 1, 8, 8] in [0, 1] with their labels and their numbers in scikit-learn's order."""
+
+    images: Pixels
+    labels: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, chosen: NDArray[np.int64]) -> "Digits":
+        return Digits(self.images[chosen], self.labels[chosen], self.numbers[chosen])
+
+
+def load_all() -> Digits:
+    """Return all 1,797 digits."""
+    from sklearn.datasets import load_digits  # takes a second, which only this function should cost
+
+    data = load_digits()
+    images = (data.images / 16.0).astype(np.float32)[:, None]
+    return Digits(images, data.target.astype(np.int64), np.arange(len(images)))
+
+
+def load_split() -> tuple[Digits, Digits]:
+    """Return (training, test). The split is fixed; models never see the test images, which config/digits.csv lists."""
+    digits = load_all()
+    order = np.random.default_rng(SPLIT_SEED).permutation(len(digits))
+    return digits[order[TEST_SIZE:]], digits[order[:TEST_SIZE]]
+
+
+def read(_source: Path | None, rows: pd.DataFrame, _form: Form) -> Pixels:
+    """Return the digits with the listed numbers."""
+    digits = load_all()
+    numbers = rows["number"].to_numpy()
+    outside = numbers[(numbers < 0) | (numbers >= len(digits))]
+    if len(outside):
+        raise ValueError(f"the list of images has number {outside[0]}: the digits are 0 to {len(digits) - 1}")
+    chosen = digits[numbers]
+    wrong = np.flatnonzero(chosen.labels != rows["label"].to_numpy())
+    if len(wrong):
+        number, label = chosen.numbers[wrong[0]], chosen.labels[wrong[0]]
+        raise ValueError(f"the list of images gives digit {number} another label than its own, {label}")
+    return chosen.images

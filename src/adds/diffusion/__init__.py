@@ -1,0 +1,1 @@
+"""The mathematics of diffusion: takes any callable for a network, opens no file."""

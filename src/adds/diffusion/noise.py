@@ -1,0 +1,133 @@
+"""Random numbers that depend on what they are for, and on nothing else.
+
+Every normal deviate is a pure function of (seed, stage, image, sigma) and (sample, vote, timestep): not of
+the batch size, the shard, or how often a job was interrupted, nor, up to rounding, of the device. That is what a
+counter-based generator gives: the first tuple is hashed into the key of Philox4x32-10 (Salmon et al., 2011), the
+second is its counter, so two samples of one image can't collide, and a million draws need no state.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from adds.registry import Stage
+
+Words = NDArray[np.uint64]
+
+_MASK = 0xFFFFFFFF
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_INCREMENTS = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+_BLOCKS_AT_ONCE = 1 << 20
+
+SHARED = 0
+"""The vote number of what all votes of a sample share; their own numbers start at 1."""
+
+
+def philox(counter: Sequence[Tensor], key: tuple[int, int]) -> list[Tensor]:
+    """Philox4x32-10: four 32-bit counter words to four random ones, held in int64 tensors that broadcast."""
+    if counter[0].device.type != "cpu":
+        return philox_in_torch(counter, key)
+    words = philox_in_numpy([word.numpy().astype(np.uint64) for word in counter], key)
+    return [torch.from_numpy(word.view(np.int64)) for word in words]
+
+
+def philox_in_torch(counter: Sequence[Tensor], key: tuple[int, int]) -> list[Tensor]:
+    """Philox on any device."""
+    c0, c1, c2, c3 = counter
+    for k0, k1 in _round_keys(key):
+        # A product of two 32-bit words wraps in int64 but keeps its 64 bits; the mask undoes the sign.
+        product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        high0, low0 = (product0 >> 32) & _MASK, product0 & _MASK
+        high1, low1 = (product1 >> 32) & _MASK, product1 & _MASK
+        c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
+    return [c0, c1, c2, c3]
+
+
+def philox_in_numpy(counter: Sequence[Words], key: tuple[int, int]) -> list[Words]:
+    """Philox on a CPU, where numpy's integers take half the time of torch's."""
+    c0, c1, c2, c3 = counter
+    multiplier0, multiplier1 = map(np.uint64, _MULTIPLIERS)
+    half, mask = np.uint64(32), np.uint64(_MASK)
+    for k0, k1 in _round_keys(key):
+        product0, product1 = c0 * multiplier0, c2 * multiplier1
+        c0, c2 = (product1 >> half) ^ c1, (product0 >> half) ^ c3
+        c0 ^= np.uint64(k0)
+        c2 ^= np.uint64(k1)
+        product0 &= mask
+        product1 &= mask
+        c1, c3 = product1, product0
+    return [c0, c1, c2, c3]
+
+
+def _round_keys(key: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    for number in range(_ROUNDS):
+        yield (key[0] + number * _KEY_INCREMENTS[0]) & _MASK, (key[1] + number * _KEY_INCREMENTS[1]) & _MASK
+
+
+def _box_muller(words: Sequence[Tensor]) -> Tensor:
+    """Three uniform 32-bit words ([...]) to two independent standard normals ([..., 2], float32).
+
+    The radius takes two words, which is fine enough near 0 for a tail up to 9.4 sigma; for the angle, one is more
+    than float32 can hold.
+    """
+    uniform = words[0].float().mul_(2.0**32).add_(words[1]).add_(0.5).mul_(2.0**-64)
+    radius = uniform.log_().mul_(-2).sqrt_()
+    angle = words[2].float().mul_(2 * math.pi * 2.0**-32)
+    return torch.stack([torch.cos(angle).mul_(radius), angle.sin_().mul_(radius)], dim=-1)
+
+
+class Noise:
+    """The normal deviates of one image at one sigma in one stage.
+
+    ``image`` is the image's number in its data set. Methods draw the same numbers for the same (sample, vote,
+    timestep), so that they can be compared in pairs.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        stage: Stage,
+        image: int,
+        sigma: float,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        name = f"{seed}/{stage}/{image}/{float(sigma).hex()}"
+        digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+        self._key = int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
+        self.device = torch.device(device)
+
+    def normal(
+        self,
+        shape: tuple[int, ...],
+        *,
+        samples: Tensor,
+        votes: Tensor | int = SHARED,
+        timestep: int,
+    ) -> Tensor:
+        """Draw N(0, I) of ``shape`` for every sample: float32 [len(samples), *shape].
+
+        ``votes`` is one number for all, or one for each sample. ``timestep`` says which step of the chain the
+        noise is for; the length of the schedule stands for the noise that the chain starts from.
+        """
+        size = math.prod(shape)
+        blocks = torch.arange(-(-size // 2), device=self.device)
+        samples = samples.to(self.device)
+        votes = torch.as_tensor(votes, device=self.device).expand(samples.shape)
+        rows_at_once = max(1, _BLOCKS_AT_ONCE // len(blocks))
+        parts = [
+            self._rows(part, vote, blocks, timestep)[:, :size]
+            for part, vote in zip(samples.split(rows_at_once), votes.split(rows_at_once), strict=True)
+        ]
+        return torch.cat(parts).view(-1, *shape)
+
+    def _rows(self, samples: Tensor, votes: Tensor, blocks: Tensor, timestep: int) -> Tensor:
+        counter = (blocks[None, :], samples[:, None], votes[:, None], torch.full_like(blocks[:1], timestep)[None])
+        words = philox(counter, self._key)
+        return _box_muller(words[:3]).flatten(1)

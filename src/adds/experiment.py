@@ -1,0 +1,585 @@
+"""What a configuration means: which jobs there are, what makes each of them, and what must be refused.
+
+Standard library and `adds.registry` only, because Snakemake's own process reads this file where the package need
+not be installed.
+"""
+
+import csv
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, Literal
+
+from adds.registry import BOUNDS, CLASSIFIERS, DATASETS, METHODS, Network, Variant
+
+Model = Literal["images", "diffusion", "classifier", "compiled"]
+"""What stands in a folder of its own under resources/, named by what makes it."""
+
+LEDGERS = "results/ledger"
+"""The store of samples, for all experiments."""
+
+EXPLAINED = "config/README.md explains every key"
+
+
+class ConfigError(ValueError):
+    """A configuration that can't be run: the message names the key, what is wrong with it and what would be right."""
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """A method at a noise level with a number of votes; ``sigma`` as the configuration's text, which names folders."""
+
+    method: str
+    sigma: str
+    votes: int
+
+    @property
+    def variant(self) -> Variant:
+        """The method and its votes, whatever the noise."""
+        return Variant(self.method, self.votes)
+
+    @property
+    def folder(self) -> str:
+        """Where results of this setting are kept, below a folder for what they are."""
+        return f"{self.method}/sigma{self.sigma}/votes{self.votes}"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The images of one certification job: positions ``first`` to ``end`` - 1 of the list."""
+
+    name: str
+    first: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.first
+
+
+def short_hash(value: Any) -> str:
+    """Name a value by its content: 16 hexadecimal digits."""
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def sigma_text(sigma: object) -> str:
+    """Write a sigma one way (0.5, never .50)."""
+    return str(float(str(sigma)))
+
+
+def known(name: str, choices: Iterable[str], key: str) -> None:
+    """Refuse a name that isn't one of the choices, and list them."""
+    choices = list(choices)
+    if name not in choices:
+        raise ConfigError(f"{key}: there is no {name!r}{suggestion(name, choices)}; choose from {', '.join(choices)}")
+
+
+def suggestion(name: str, choices: Iterable[str]) -> str:
+    """Say which of the choices was probably meant."""
+    close = difflib.get_close_matches(str(name), list(choices), n=1, cutoff=0.5)
+    return f", did you mean `{close[0]}`?" if close else ""
+
+
+def explain(error: Any) -> str:
+    """Say in one line what a schema's validator (jsonschema's ValidationError) found.
+
+    The error itself would print the schema and the whole configuration.
+    """
+    path = ".".join(str(part) for part in error.absolute_path)
+    if error.validator == "additionalProperties":
+        allowed = error.schema.get("properties", {})
+        unknown = sorted(key for key in error.instance if key not in allowed)[0]
+        key = f"{path}.{unknown}" if path else unknown
+        return f"{key}: there is no such key{suggestion(unknown, allowed)} ({EXPLAINED})"
+    if error.validator == "required":
+        missing = next(key for key in error.validator_value if key not in error.instance)
+        key = f"{path}.{missing}" if path else missing
+        return f"{key} is missing ({EXPLAINED})"
+    wanted = {
+        "type": lambda value: "it must be " + " or ".join([value] if isinstance(value, str) else value),
+        "enum": lambda value: f"choose from {', '.join(map(str, value))}",
+        "minimum": lambda value: f"it must be at least {value}",
+        "maximum": lambda value: f"it must be at most {value}",
+        "exclusiveMinimum": lambda value: f"it must be above {value}",
+        "exclusiveMaximum": lambda value: f"it must be below {value}",
+        "minItems": lambda value: f"it needs at least {value}",
+        "multipleOf": lambda value: f"it must be a multiple of {value}",
+        "uniqueItems": lambda _: "it lists something twice",
+    }.get(error.validator)
+    wrong = wanted(error.validator_value) if wanted else error.schema.get("description", error.message)
+    return f"{path} is {json.dumps(error.instance)}: {wrong} ({EXPLAINED})"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A configuration that was understood: everything that the workflow's rules ask for."""
+
+    config: Mapping[str, Any]
+    listed: int
+    """How many images the data set's list has."""
+    digests: Mapping[str, str]
+    """Checksums of the small files that the configuration names, for what depends on their content."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], root: Path | str = "") -> "Experiment":
+        """Understand a configuration that has the schema's form; paths in it are relative to ``root``."""
+        config = normalised(config)
+        dataset = config["dataset"]
+        files = {key: dataset[key] for key in ("list", "classes") if dataset[key]}
+        digests = {}
+        for key, name in files.items():
+            path = Path(root, name)
+            if not path.is_file():
+                raise ConfigError(f"dataset.{key} is {name!r}: there is no such file")
+            digests[key] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        with Path(root, dataset["list"]).open(newline="") as file:
+            listed = sum(1 for _ in csv.DictReader(file))
+        experiment = cls(config, listed, digests)
+        experiment.check()
+        return experiment
+
+    # What is refused
+
+    def check(self) -> None:
+        """Refuse what the schema can't see: names that don't exist, keys that contradict each other."""
+        self._check_methods()
+        self._check_images()
+        self._check_models()
+        self._check_sampling()
+
+    def _check_methods(self) -> None:
+        config = self.config
+        for name, settings in config["methods"].items():
+            known(name, METHODS, "methods")
+            if not settings:
+                continue
+            method = METHODS[name]
+            if settings["votes"] != [1] and not method.takes_votes:
+                raise ConfigError(f"methods.{name}.votes is {settings['votes']}: {name} has no votes to take, only [1]")
+            for option, value in settings.items():
+                if option == "votes":
+                    continue
+                allowed = method.options
+                if option not in allowed:
+                    raise ConfigError(
+                        f"methods.{name}.{option}: there is no such key{suggestion(option, ['votes', *allowed])} "
+                        f"({EXPLAINED})"
+                    )
+                known(value, allowed[option], f"methods.{name}.{option}")
+        if not self.methods:
+            raise ConfigError("methods: every method is null; at least one must have votes")
+        if any(METHODS[name].guided for name in self.methods):
+            for sigma in self.sigmas:
+                if sigma not in config["guidance_scale"]:
+                    raise ConfigError(
+                        f"guidance_scale has no entry for sigma {sigma}: ADDS needs one for each of sigmas, "
+                        f'for example guidance_scale: {{"{sigma}": 0.8}}'
+                    )
+        if not self.figure_votes():
+            raise ConfigError(f"figures.votes is {config['figures']['votes']}: no method takes so many votes")
+
+    def _check_images(self) -> None:
+        dataset = self.config["dataset"]
+        known(dataset["name"], DATASETS, "dataset.name")
+        if dataset["images"] is not None and dataset["images"] > self.listed:
+            raise ConfigError(
+                f"dataset.images is {dataset['images']}: dataset.list, {dataset['list']}, has {self.listed}"
+            )
+        if DATASETS[dataset["name"]].needs_source and not dataset["source"]:
+            if not DATASETS[dataset["name"]].archive:
+                raise ConfigError(f"dataset.source is missing: dataset.name {dataset['name']} needs a folder of images")
+            if not dataset["download"]:
+                raise ConfigError("dataset.download is missing: without dataset.source the archive is downloaded")
+
+    def _check_models(self) -> None:
+        config, diffusion, classifier = self.config, self.config["diffusion"], self.config["classifier"]
+        known(classifier["kind"], CLASSIFIERS, "classifier.kind")
+        if diffusion["timesteps"] % diffusion["steps"]:
+            raise ConfigError(
+                f"diffusion.steps is {diffusion['steps']}: it must divide diffusion.timesteps, {diffusion['timesteps']}"
+            )
+        if self.trains:
+            if config["dataset"]["name"] != "digits" or not CLASSIFIERS[classifier["kind"]].trainable:
+                raise ConfigError(
+                    "models.source is train: only the digits' networks are trained by the workflow; set dataset.name "
+                    "to digits and classifier.kind to small, or models.source to given"
+                )
+            for section in ("diffusion", "classifier"):
+                if not config[section]["training"]:
+                    raise ConfigError(
+                        f"{section}.training is missing: models.source: train needs steps, batch_size, learning_rate"
+                    )
+        else:
+            if not diffusion["weights"] and not diffusion["download"]:
+                raise ConfigError("diffusion.weights is missing: a file of weights, or diffusion.download to get it")
+            if classifier["kind"] == "small" and not classifier["weights"]:
+                raise ConfigError("classifier.weights is missing: a file of weights, or set models.source to train")
+            if classifier["kind"] == "python" and not classifier["file"]:
+                raise ConfigError("classifier.file is missing: the Python file that builds your classifier")
+
+    def _check_sampling(self) -> None:
+        sampling = self.config["sampling"]
+        n, alpha, sequential = sampling["n"], sampling["alpha"], sampling["mode"] == "sequential"
+        known(self.config["bound"], BOUNDS, "bound")
+        known(sampling["stop"]["bound"], BOUNDS, "sampling.stop.bound")
+        least = least_n(alpha, sequential=sequential)
+        if n < least:
+            raise ConfigError(
+                f"sampling.n is {n}: with sampling.alpha = {alpha} even {n} of {n} samples can't certify anything; "
+                f"n must be at least {least}"
+            )
+        if sequential and alpha > 0.3:
+            raise ConfigError(f"sampling.alpha is {alpha}: sequential sampling needs at most 0.3")
+        if sequential and sampling["stop"]["rule"] == "radii":
+            most = max(map(float, self.sigmas)) * NormalDist().inv_cdf((alpha / 2) ** (1 / n))
+            if min(sampling["stop"]["radii"]) > most:
+                raise ConfigError(
+                    f"sampling.stop.radii is {sampling['stop']['radii']}: with n = {n} and alpha = {alpha} no radius "
+                    f"above {most:.3f} can be certified at any of sigmas"
+                )
+
+    # What runs
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return str(self.config["experiment"])
+
+    @property
+    def methods(self) -> dict[str, Mapping[str, Any]]:
+        """The methods that run, with what is configured of each."""
+        return {name: settings for name, settings in self.config["methods"].items() if settings}
+
+    @property
+    def sigmas(self) -> list[str]:
+        """The noise levels, as text."""
+        return [sigma_text(sigma) for sigma in self.config["sigmas"]]
+
+    @property
+    def images(self) -> int:
+        """How many images are certified: the first so many of the list."""
+        chosen = self.config["dataset"]["images"]
+        return self.listed if chosen is None else int(chosen)
+
+    @property
+    def small(self) -> bool:
+        """Whether the networks are small enough for any machine, as the embedded experiment's are."""
+        unet = self.config["diffusion"]["unet"]
+        return bool(unet["num_channels"] * unet["image_size"] <= 2048)
+
+    @property
+    def trains(self) -> bool:
+        """Whether the workflow trains the networks itself."""
+        return bool(self.config["models"]["source"] == "train")
+
+    @property
+    def partial(self) -> bool:
+        """Whether tables are made of what is there, and nothing is run."""
+        return bool(self.config["partial"])
+
+    def settings(self) -> list[Setting]:
+        """Return all (method, sigma, votes)."""
+        return [
+            Setting(method, sigma, votes)
+            for method, chosen in self.methods.items()
+            for sigma in self.sigmas
+            for votes in chosen["votes"]
+        ]
+
+    def setting(self, method: str, sigma: str, votes: int | str) -> Setting:
+        """Return the setting that wildcards name."""
+        return Setting(method, sigma, int(votes))
+
+    def shards(self) -> list[Shard]:
+        """Return the shards: more images only add some at the end."""
+        size = self.config["images_per_job"]
+        return [
+            Shard(f"{number:05d}", first, min(first + size, self.images))
+            for number, first in enumerate(range(0, self.images, size))
+        ]
+
+    def shard(self, name: str) -> Shard:
+        """Return the shard of this name."""
+        return self.shards()[int(name)]
+
+    def family(self, method: str) -> str:
+        """Return the method whose samples hold this one's, where it runs too, or the method itself."""
+        container = METHODS[method].contained_in
+        return container if container in self.methods else method
+
+    def leader(self, setting: Setting) -> Setting:
+        """Return the member of a family whose samples hold all others': it runs first, they read its ledger."""
+        family = self.family(setting.method)
+        return Setting(family, setting.sigma, max(self.methods[family]["votes"]))
+
+    def leads(self, setting: Setting) -> bool:
+        """Tell whether a setting draws samples of its own."""
+        return self.leader(setting) == setting
+
+    # What makes it
+
+    def reads(self, method: str, network: Network) -> bool:
+        """Tell whether a method reads a network."""
+        return network in METHODS[method].networks
+
+    def any_reads(self, network: Network) -> bool:
+        """Tell whether any of the methods reads a network."""
+        return any(self.reads(method, network) for method in self.methods)
+
+    def identity(self, setting: Setting) -> dict[str, Any]:
+        """Return everything in the configuration that determines a ballot, and nothing else.
+
+        It is the family's: votes are numbered, so that how many are cast doesn't change any of them. A job adds
+        what it finds out: the checksums of the networks and the kind of device. Not here: what changes a network's
+        rounding only and is checked by every job (`diffusion.compile`), the batch sizes, the data set's name (a
+        sample belongs to a number and to pixels).
+        """
+        config = self.config
+        family = METHODS[setting.method].contained_in or setting.method
+        found: dict[str, Any] = {"family": family, "sigma": float(setting.sigma), "seed": config["seed"]}
+        if METHODS[family].guided:
+            found["guidance_scale"] = config["guidance_scale"][setting.sigma]
+        found |= self.options(setting.method)
+        keys: tuple[str, ...] = ("timesteps",)
+        if self.reads(setting.method, "diffusion"):
+            keys += ("schedule", "rescale_timesteps", "steps", "half_precision", "unet")
+        members = [family, *(name for name, method in METHODS.items() if method.contained_in == family)]
+        return {
+            **found,
+            "diffusion": {key: config["diffusion"][key] for key in keys},
+            "classifier": {key: config["classifier"][key] for key in ("kind", "classes", "half_precision")},
+            "code": {name: METHODS[name].counts for name in members},
+        }
+
+    def options(self, method: str) -> dict[str, str]:
+        """Return a method's options, with their defaults."""
+        chosen = self.config["methods"].get(method) or {}
+        return {option: chosen.get(option, values[0]) for option, values in METHODS[method].options.items()}
+
+    def sampling(self) -> dict[str, Any]:
+        """Return the part of the sampling section that changes how many samples are drawn."""
+        keys = {
+            "fixed": ("mode", "n0", "n"),
+            "sequential": ("mode", "n0", "n", "stop", "alpha", "chunk_size"),
+        }
+        sampling = self.config["sampling"]
+        return {key: sampling[key] for key in keys[sampling["mode"]]}
+
+    def job(self, setting: Setting, shard: Shard) -> dict[str, Any]:
+        """Return the parameters of a certification job: a change of any is a reason to run it again."""
+        return {
+            "method": setting.method,
+            "votes": setting.votes,
+            "identity": self.identity(setting),
+            "sampling": self.sampling(),
+            "networks": self.networks(),
+            "options": self.options(setting.method),
+            "leader": list(self.leader(setting).variant),
+            "ledgers": LEDGERS,
+            "positions": [shard.first, shard.end],
+        }
+
+    def machine(self) -> dict[str, Any]:
+        """Return what is the machine's: it changes how fast results come, and rounding, but is no reason to rerun."""
+        config = self.config
+        return {
+            "device": config["device"],
+            "jobs_per_gpu": config["jobs_per_gpu"],
+            "compile": config["diffusion"]["compile"],
+            "batch_size": {name: config[name]["batch_size"] for name in ("diffusion", "classifier")},
+            "chunk_size": config["sampling"]["chunk_size"],
+        }
+
+    def identities(self) -> list[dict[str, Any]]:
+        """Return for every setting what counts of it must have been made by."""
+        return [entry for _, entry in self._entries()]
+
+    def _entries(self) -> list[tuple[Setting, dict[str, Any]]]:
+        return [(found, {**vars(found), "identity": self.identity(found)}) for found in self.settings()]
+
+    def certificates(self) -> dict[str, Any]:
+        """Return the parameters of certification: level and mode, and the bounds with their codes' checksums."""
+        sampling = self.config["sampling"]
+        bounds = {name: bound.radii for name, bound in BOUNDS.items()}
+        return {"alpha": sampling["alpha"], "mode": sampling["mode"], "bounds": bounds}
+
+    def networks(self) -> dict[str, Any]:
+        """Return what both networks are, for rules that load them: the parts of their sections that they compute by."""
+        sections = {
+            "diffusion": ("schedule", "timesteps", "rescale_timesteps", "steps", "half_precision", "unet"),
+            "classifier": ("kind", "classes", "half_precision"),
+        }
+        return {name: {key: self.config[name][key] for key in keys} for name, keys in sections.items()}
+
+    def denoising(self, sigma: str) -> dict[str, Any]:
+        """Return the parameters of the pictures of denoised images at a sigma."""
+        names = [name for name in METHODS if name in self.methods]
+        return {
+            "networks": self.networks(),
+            "methods": {name: self.options(name) for name in names},
+            "guidance_scale": self.config["guidance_scale"].get(sigma),
+            "images": min(self.config["figures"]["denoised_images"], self.images),
+            "seed": self.config["seed"],
+        }
+
+    def budget(self) -> dict[str, Any]:
+        """Return the parameters of the picture of the privacy budget."""
+        scales = self.config["guidance_scale"]
+        return {
+            "networks": self.networks(),
+            "scales": {sigma: scales.get(sigma) for sigma in self.sigmas},
+            "trajectories": self.config["figures"]["budget_trajectories"],
+            "seed": self.config["seed"],
+        }
+
+    def drawing_samples(self) -> dict[str, Any]:
+        """Return the parameters of the images that the diffusion model makes from nothing."""
+        return {
+            "diffusion": self.networks()["diffusion"],
+            "samples": self.config["figures"]["samples"],
+            "seed": self.config["seed"],
+        }
+
+    # Where it is
+
+    def recipe(self, what: Model) -> dict[str, Any]:
+        """Return what makes a model or the images: the parameters of the rule that does, and the name of its folder."""
+        config, dataset, diffusion = self.config, self.config["dataset"], self.config["diffusion"]
+        classifier = config["classifier"]
+        if what == "images":
+            size = {key: diffusion["unet"][key] for key in ("image_size", "in_channels")}
+            facts = {"crop": dataset["crop"], "number_of_classes": classifier["classes"]}
+            return {"dataset": dataset["name"], **size, **facts, **self.digests}
+        if what == "compiled":
+            return {key: diffusion[key] for key in ("unet", "half_precision")}
+        if self.trains:
+            trained = {"dataset": dataset["name"], "seed": config["seed"], "training": config[what]["training"]}
+            keys = ("unet", "schedule", "timesteps") if what == "diffusion" else ("kind", "classes")
+            return {**trained, **{key: config[what][key] for key in keys}}
+        if what == "diffusion":
+            return {key: diffusion[key] for key in ("weights", "download") if diffusion[key]}
+        given = ("kind", "name", "revision", "classes", "weights", "file")
+        return {key: classifier[key] for key in given if classifier[key] is not None}
+
+    def download_of_images(self) -> dict[str, Any]:
+        """Return where the data set's archive comes from."""
+        dataset = self.config["dataset"]
+        return {"dataset": dataset["name"], "download": dataset["download"]}
+
+    def folder(self, what: Model) -> str:
+        """Return where a model or the images are: experiments that need the same ones share them, and others can't."""
+        return f"resources/{self.config['dataset']['name']}/{what}-{short_hash(self.recipe(what))[:8]}"
+
+    @property
+    def results(self) -> str:
+        """Where results go; partial ones are kept apart, so that they are never mistaken for whole ones."""
+        return f"results/{self.name}" + ("/partial" if self.partial else "")
+
+    def counts(self, setting: Setting, shard: Shard) -> str:
+        """Return where a job leaves its counts, below the results."""
+        return f"counts/{setting.folder}/{shard.name}.parquet"
+
+    # What is shown
+
+    def figure_votes(self) -> list[int]:
+        """Return the numbers of votes that have a figure: those that some method takes."""
+        taken = {votes for settings in self.methods.values() for votes in settings["votes"]}
+        return [votes for votes in self.config["figures"]["votes"] if votes in taken]
+
+    def compares_votes(self) -> bool:
+        """Tell whether ADDS runs with one vote and with several, which the vote distribution compares."""
+        votes = self.methods.get("adds", {"votes": []})["votes"]
+        return 1 in votes and max(votes) > 1
+
+    def figures(self) -> list[str]:
+        """Return the names of a whole run's figures; partial results are shown in tables only."""
+        if self.partial:
+            return []
+        names = [f"certified_accuracy_votes{votes}" for votes in self.figure_votes()]
+        names += ["runtime", "bounds", "samples_needed"]
+        names += ["vote_distribution"] if self.compares_votes() else []
+        names += [f"denoised_sigma{sigma}" for sigma in self.sigmas]
+        names += ["budget"] if any(METHODS[name].guided for name in self.methods) else []
+        names += ["samples"] if self.config["figures"]["samples"] else []
+        names += ["loss"] if self.trains else []
+        return names
+
+    def tables(self) -> list[str]:
+        """Return the names of the tables."""
+        names = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds"]
+        return names + ([] if self.partial else ["saving"])
+
+    def figure(self, *keys: str, **content: Any) -> dict[str, Any]:
+        """Return the parameters of a figure, so that a change of one key reruns those only that show it.
+
+        ``keys`` are those of the section ``figures`` beside its look. ``content`` is what else the figure or its
+        caption shows.
+        """
+        figures = self.config["figures"]
+        return {**{key: figures[key] for key in ("font_size", "dpi", *keys)}, **content}
+
+    def samples(self) -> dict[str, Any]:
+        """Return the numbers of samples and the level, as captions tell them."""
+        sampling = self.config["sampling"]
+        most = "at most " if sampling["mode"] == "sequential" else ""
+        return {"n0": sampling["n0"], "n": sampling["n"], "alpha": sampling["alpha"], "at_most": most}
+
+    def plan(self) -> dict[str, Any]:
+        """Return what the run is going to do, for `python -m adds.monitor.status`."""
+        sampling = self.config["sampling"]
+        return {
+            "experiment": self.name,
+            "settings": [{**entry, "leads": self.leads(found)} for found, entry in self._entries()],
+            "shards": {shard.name: len(shard) for shard in self.shards()},
+            **{key: sampling[key] for key in ("mode", "n0", "n")},
+        }
+
+
+def normalised(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration with sigmas written one way and with every optional key."""
+    found = deepcopy(dict(config))
+    scales = found["guidance_scale"]
+    try:
+        found["guidance_scale"] = {sigma_text(key): scale for key, scale in scales.items()}
+    except ValueError:
+        wrong = next(key for key in scales if not _is_number(key))
+        raise ConfigError(f"guidance_scale has the key {wrong!r}: keys must be sigmas, as in {{'0.5': 0.8}}") from None
+    for section, keys in OPTIONAL.items():
+        found[section] = {**dict.fromkeys(keys), **found[section]}
+    return found
+
+
+OPTIONAL = {
+    "dataset": ("images", "classes", "source", "download"),
+    "diffusion": ("weights", "download", "training"),
+    "classifier": ("name", "revision", "weights", "file", "training"),
+}
+"""Keys that a configuration may leave out, which is the same as null."""
+
+
+def _is_number(text: object) -> bool:
+    try:
+        float(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def least_n(alpha: float, *, sequential: bool) -> int:
+    """Return the smallest n for which n of n samples can certify something, by the weaker of the two bounds.
+
+    Fixed: (alpha / 2)^(1/n) > 1/2. Sequential: the evidence 2^(n + 1) / (n + 1) reaches 2 / alpha.
+    """
+    n = 1
+    if sequential:
+        while (2 ** (n + 1) - 1) / (n + 1) <= 2 / alpha:
+            n += 1
+    else:
+        while (alpha / 2) ** (1 / n) <= 0.5:
+            n += 1
+    return n

@@ -1,0 +1,1 @@
+"""The machine a job runs on: devices, memory, logs."""

@@ -1,0 +1,43 @@
+"""Which processor a job computes on; torch is imported only where there may be a GPU."""
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adds.machine.gpus import take_gpu
+
+
+@dataclass(frozen=True)
+class Device:
+    """A kind of device, as torch calls it, and the processor's name for the record."""
+
+    kind: str
+    name: str
+
+
+CPU = Device("cpu", f"cpu {platform.machine()}")
+
+
+def resolve(name: str) -> str:
+    """Resolve ``auto`` to the GPU where there is one; refuse a GPU where there is none."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name != "cpu" and not torch.cuda.is_available():
+        raise ValueError(f"device is {name!r}, but this machine has no GPU that torch can use: set device to 'cpu'")
+    return name
+
+
+def claim_device(machine: Mapping[str, Any]) -> Device:
+    """Return the device that a configuration asks for; a GPU is this process's own until it ends."""
+    if machine["device"] == "cpu":
+        return CPU
+    if take_gpu(jobs_per_gpu=machine["jobs_per_gpu"]) is not None:
+        resolve("cuda")  # a GPU that torch can't use is an error, not a reason to go on without
+    if resolve(machine["device"]) == "cpu":
+        return CPU
+    import torch
+
+    return Device("cuda", torch.cuda.get_device_name())

@@ -1,0 +1,1 @@
+"""Kinds of classifiers: each module gets its files (`obtain`) and loads them (`load`)."""

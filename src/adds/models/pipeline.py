@@ -1,0 +1,109 @@
+"""What is ready to draw samples: both networks on a device, and the grid of timesteps that methods visit."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from adds.diffusion.batching import Batches
+from adds.diffusion.denoiser import Denoiser
+from adds.diffusion.schedule import Grid, Schedule, evenly_spaced
+from adds.machine.memory import keep_freed_memory
+from adds.models.unet import load_diffusion
+from adds.models.weights import WEIGHTS
+
+Classifier = Callable[[Tensor], Tensor]
+"""Maps images [n, C, H, W] in [-1, 1] to logits [n, classes]."""
+
+
+class BatchedClassifier:
+    """Predicts classes in batches (see `Batches`) of a size of its own."""
+
+    def __init__(self, classifier: Classifier, *, classes: int, batch_size: int = 64) -> None:
+        self.classifier = classifier
+        self.classes = classes
+        self.batches = Batches(batch_size)
+
+    def predict(self, images: Tensor) -> Tensor:
+        """Return the class of every image: int64 [n]."""
+        return self.logits(images).argmax(dim=1)
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Return the logits of every image: float32 [n, classes]."""
+        logits = self.batches.apply(lambda batch: self.classifier(batch).float(), images)
+        if logits.shape != (len(images), self.classes):
+            raise ValueError(
+                f"the classifier gave logits of shape {tuple(logits.shape)} for {len(images)} images "
+                f"and {self.classes} classes"
+            )
+        if bool(torch.isnan(logits).any()):
+            raise FloatingPointError("the classifier gave NaN logits: its weights are broken")
+        return logits
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The networks, and the grid of timesteps that multi-step methods visit."""
+
+    denoiser: Denoiser
+    classifier: BatchedClassifier
+    grid: Grid
+
+
+def _no_diffusion_model(_x_t: Tensor, _timesteps: Tensor) -> Tensor:
+    raise ValueError("this pipeline was loaded without a diffusion model, which the method's record doesn't list")
+
+
+class ClassifierKind(Protocol):
+    """What a module of a kind of classifier provides."""
+
+    def obtain(self, order: Mapping[str, Any], folder: Path) -> None:
+        """Leave weights and description in the folder, as the configuration's ``order`` says."""
+
+    def load(self, folder: Path, settings: Mapping[str, Any], device: torch.device) -> Classifier:
+        """Load what `obtain` left."""
+
+
+def classifier_kind(name: str) -> ClassifierKind:
+    """Return the module of a kind of classifier."""
+    return cast("ClassifierKind", importlib.import_module(f"adds.models.classifiers.{name}"))
+
+
+def load_pipeline(
+    networks: Mapping[str, Any],
+    batch_size: Mapping[str, int],
+    *,
+    diffusion: Path | None,
+    classifier: Path,
+    device: torch.device,
+    compiled: Path | str | None = None,
+) -> Pipeline:
+    """Load both networks from their folders, as the sections ``diffusion`` and ``classifier`` of ``networks`` say.
+
+    RS needs no diffusion model. On a CPU the process keeps its freed memory from now on.
+    """
+    if device.type == "cpu":
+        keep_freed_memory()
+    settings = networks["diffusion"]
+    schedule = Schedule.named(settings["schedule"], settings["timesteps"])
+    network = load_diffusion(diffusion / WEIGHTS, settings, device, compiled) if diffusion else _no_diffusion_model
+    kind = classifier_kind(networks["classifier"]["kind"])
+    return Pipeline(
+        denoiser=Denoiser(
+            network,
+            schedule,
+            batch_size=batch_size["diffusion"],
+            device=device,
+            timestep_scale=1000 / len(schedule) if settings["rescale_timesteps"] else 1.0,
+        ),
+        classifier=BatchedClassifier(
+            kind.load(classifier, networks["classifier"], device),
+            classes=networks["classifier"]["classes"],
+            batch_size=batch_size["classifier"],
+        ),
+        grid=schedule.respaced(evenly_spaced(settings["steps"], len(schedule))),
+    )

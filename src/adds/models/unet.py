@@ -1,0 +1,110 @@
+"""The diffusion model: a guided_diffusion UNet with learned variance, plain, accelerated or compiled."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from guided_diffusion.unet import UNetModel
+from torch import nn
+
+from adds.diffusion.denoiser import Network
+from adds.models.compiled import load_package, make_package
+from adds.models.fast_unet import accelerate
+from adds.models.weights import load_weights
+
+
+def build_unet(settings: Mapping[str, Any]) -> nn.Module:
+    """Build guided_diffusion's UNet from the ``unet`` section of the configuration, with learned variance.
+
+    ``attention_resolutions`` are sizes of the feature map in pixels, as in guided_diffusion's own scripts; with
+    ``num_head_channels`` -1, ``num_heads`` says how many attention heads there are. Checkpoints of
+    improved-diffusion fit too: names, shapes and the order of heads are the same.
+    """
+    settings = dict(settings)
+    image_size, channels = settings.pop("image_size"), settings.pop("in_channels")
+    return UNetModel(  # type: ignore[no-any-return]
+        image_size=image_size,
+        in_channels=channels,
+        out_channels=2 * channels,
+        model_channels=settings.pop("num_channels"),
+        attention_resolutions=tuple(image_size // size for size in settings.pop("attention_resolutions")),
+        channel_mult=tuple(settings.pop("channel_mult")),
+        **settings,
+    )
+
+
+def load_unet(
+    path: Path | str,
+    settings: Mapping[str, Any],
+    *,
+    device: torch.device | str = "cpu",
+    half: bool = False,
+) -> nn.Module:
+    """Load a checkpoint of tensors into the UNet that ``settings`` describe; every tensor must fit."""
+    with torch.device("meta"):  # no time and memory for weights that are replaced at once
+        network = build_unet(settings)
+    load_weights(network, path)
+    return _ready(network, device=device, half=half)
+
+
+def untrained_unet(settings: Mapping[str, Any], *, device: torch.device | str = "cpu", half: bool = False) -> nn.Module:
+    """Build the UNet with random weights everywhere (guided_diffusion starts its last layers at zero)."""
+    network = build_unet(settings)
+    randomize(network)
+    return _ready(network, device=device, half=half)
+
+
+def randomize(network: nn.Module) -> None:
+    """Give a network random weights, the same ones each time, that keep its values in float16's range."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            std = parameter[0].numel() ** -0.5 if parameter.ndim > 1 else 0.1
+            parameter.normal_(std=std, generator=generator)
+
+
+def _ready(network: nn.Module, *, device: torch.device | str, half: bool) -> nn.Module:
+    """Make a network that has its weights ready to be evaluated."""
+    accelerate(network)
+    if half:
+        network.convert_to_fp16()  # type: ignore[operator]
+        network.dtype = torch.float16  # type: ignore[assignment]
+    return network.eval().requires_grad_(False).to(device)
+
+
+def load_diffusion(
+    weights: Path | str, settings: Mapping[str, Any], device: torch.device, compiled: Path | str | None = None
+) -> Network:
+    """Load the diffusion model, ``compiled`` where it was; half precision is for GPUs only."""
+    network = load_unet(weights, settings["unet"], device=device, half=halved(settings, device))
+    if compiled is None:
+        return network
+    return load_package(network, compiled, **compilable(settings, device))
+
+
+def compile_diffusion(
+    settings: Mapping[str, Any], device: torch.device, package: Path | str, description: Path | str
+) -> None:
+    """Compile the diffusion model of a configuration, whose weights need not be there yet."""
+    network = untrained_unet(settings["unet"], device=device, half=halved(settings, device))
+    make_package(network, package, description, **compilable(settings, device))
+
+
+def compilable(settings: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """Say what a diffusion model is to the compiler: its architecture, its precision, the shape of its states."""
+    unet = settings["unet"]
+    return {
+        "facts": {
+            "unet": json.dumps(unet, sort_keys=True),
+            "precision": "float16" if halved(settings, device) else "float32",
+        },
+        "shape": (unet["in_channels"], unet["image_size"], unet["image_size"]),
+        "device": device,
+    }
+
+
+def halved(settings: Mapping[str, Any], device: torch.device) -> bool:
+    """Tell whether a network computes in half precision: where it is asked for, on GPUs."""
+    return bool(settings["half_precision"]) and device.type == "cuda"

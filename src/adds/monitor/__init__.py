@@ -1,0 +1,1 @@
+"""How a run will go, how it is going, and how it went."""

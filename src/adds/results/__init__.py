@@ -1,0 +1,1 @@
+"""From counts to what the paper reports; needs no torch."""

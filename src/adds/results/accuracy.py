@@ -1,0 +1,113 @@
+"""From certificates to what the paper reports: accuracies, intervals and paired differences."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from adds.certificates.binomial import clopper_pearson_lower, clopper_pearson_upper
+from adds.sampling.job import KEY, SETTING
+
+
+def is_certified(certified: pd.DataFrame, radius: float = 0.0) -> "pd.Series[bool]":
+    """Tell for each image: prediction right (or not known to be wrong), not abstained, radius >= ``radius``.
+
+    Where an experiment has no labels, what is counted is the share of images that are certified at all.
+    """
+    right = certified["correct"].astype("boolean").fillna(True).astype(bool)
+    return right & ~certified["abstained"] & (certified["radius"] >= radius)
+
+
+def interval(successes: int, trials: int) -> tuple[float, float]:
+    """Return the exact (Clopper-Pearson) binomial 95% interval of a share."""
+    low = clopper_pearson_lower(successes, trials, 0.025)
+    high = clopper_pearson_upper(successes, trials, 0.025)
+    return float(low), float(high)
+
+
+def accuracy_table(right: "pd.Series[bool]", certified: pd.DataFrame) -> pd.DataFrame:
+    """Return the share of right images per setting, with its interval: SETTING, images, accuracy, low, high."""
+    grouped = right.groupby([certified[column] for column in SETTING])
+    table = grouped.agg(["sum", "size"]).reset_index()
+    intervals = [interval(int(row["sum"]), int(row["size"])) for _, row in table.iterrows()]
+    table["accuracy"] = table["sum"] / table["size"]
+    table["low"], table["high"] = [low for low, _ in intervals], [high for _, high in intervals]
+    return table.rename(columns={"size": "images"}).drop(columns="sum")
+
+
+def accuracy_curve(certified: pd.DataFrame, radii: Sequence[float] | NDArray[np.float64]) -> pd.DataFrame:
+    """Return certified accuracy at each radius for every setting: SETTING, radius, accuracy."""
+    rows = []
+    for setting, group in certified.groupby(SETTING):
+        radius = group["radius"].where(is_certified(group), -1.0).to_numpy()
+        rows += [(*setting, r, float((radius >= r).mean())) for r in radii]
+    return pd.DataFrame(rows, columns=[*SETTING, "radius", "accuracy"])
+
+
+def true_class_shares(counts: pd.DataFrame) -> pd.DataFrame:
+    """Return the share of each image's estimation samples that fell on its true class: KEY, p_true."""
+    table = counts[KEY].copy()
+    table["p_true"] = [row.counts_estimation[row.label] / sum(row.counts_estimation) for row in counts.itertuples()]
+    return table
+
+
+def mean_interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return the mean and its 95% interval by Student's t."""
+    mean = float(values.mean())
+    if len(values) < 2:
+        return mean, float("nan"), float("nan")
+    half = float(stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values)))
+    return mean, mean - half, mean + half
+
+
+def paired_table(of_images: pd.DataFrame, reference: tuple[str, int]) -> pd.DataFrame:
+    """Return the mean probability of the true class, and its paired difference to the reference method.
+
+    Methods share images and, where they can, random numbers: the difference over images is far less noisy
+    than either mean.
+    """
+    wide = of_images.pivot(index="number", columns=SETTING, values="p_true")
+    rows = []
+    for method, sigma, votes in wide.columns:
+        shares = wide[method, sigma, votes].dropna()
+        other = wide.get((reference[0], sigma, reference[1]), pd.Series(dtype=float))
+        difference = (shares - other).dropna().to_numpy()  # partial results: over the images that both have
+        compared = mean_interval(difference) if len(difference) else (np.nan, np.nan, np.nan)
+        rows.append((method, sigma, votes, len(shares), *mean_interval(shares.to_numpy()), *compared))
+    return pd.DataFrame(
+        rows,
+        columns=[
+            *SETTING,
+            "images",
+            "mean",
+            "low",
+            "high",
+            "difference",
+            "difference_low",
+            "difference_high",
+        ],
+    )
+
+
+def bounds_table(both: pd.DataFrame) -> pd.DataFrame:
+    """Return per setting: certified accuracy at r = 0 and mean radius by either bound, beside clean accuracy.
+
+    ``both`` holds the certificates of the same counts by ``cohen`` and by ``two_sided``. An image that isn't
+    certified rightly counts with radius 0.
+    """
+    certified = is_certified(both)
+    table = both.assign(certified=certified, radius=both["radius"].where(certified, 0.0))
+    grouped = table.groupby([*SETTING, "bound"])[["certified", "radius", "correct"]].mean()
+    wide = grouped.unstack("bound")
+    return pd.DataFrame(
+        {
+            "images": table.groupby(SETTING)["number"].nunique(),
+            "cohen": wide["certified", "cohen"],
+            "two_sided": wide["certified", "two_sided"],
+            "clean": wide["correct", "cohen"],
+            "radius_cohen": wide["radius", "cohen"],
+            "radius_two_sided": wide["radius", "two_sided"],
+        }
+    ).reset_index()

@@ -1,0 +1,116 @@
+"""Putting the counts of all jobs together: all of them, each once, and none that this configuration didn't make."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from adds.registry import METHODS
+from adds.sampling.job import KEY, SETTING, whole_identity
+
+COLUMNS = {*KEY, "counts_selection", "counts_estimation", "pixels", "identity", "device_kind", "budget_share"}
+TOLD = ("seed", "guidance_scale", "start")
+"""Columns that repeat a part of the identity, so that a refusal can say what differs."""
+
+
+class ForeignCountsError(ValueError):
+    """Counts that this configuration didn't make: they must be drawn again, or the configuration be put right."""
+
+
+def read_counts(file: Path | str) -> pd.DataFrame:
+    """Read the counts of one job."""
+    try:
+        counts = pd.read_parquet(file)
+    except Exception as error:
+        raise ValueError(f"{file} is not a counts file: {error}; delete it and run again") from error
+    missing = COLUMNS - set(counts.columns)
+    if missing:
+        raise ValueError(f"{file} is not a counts file: it has no column {', '.join(sorted(missing))}")
+    return counts.assign(file=str(file))
+
+
+def merge_counts(
+    files: Iterable[Path | str],
+    images: pd.DataFrame,
+    identities: Iterable[Mapping[str, Any]],
+    models: Mapping[str, Mapping[str, Any]],
+    *,
+    partial: bool = False,
+) -> pd.DataFrame:
+    """Put the jobs' counts together, after checking that they are this experiment's, all of it and nothing else.
+
+    ``images`` has a row per image (number, pixels); ``identities`` an entry per setting: method, sigma, votes, and
+    the ``identity`` of the present configuration; ``models`` the checksums of the networks. Only where ``partial``
+    results are asked for may rows be missing.
+    """
+    identities = list(identities)
+    counts = pd.concat([read_counts(file) for file in files], ignore_index=True)
+    if counts.duplicated(KEY).any():
+        twice = counts[counts.duplicated(KEY)][KEY].iloc[0].to_dict()
+        raise ValueError(f"the counts of {twice} are in more than one file")
+    settings = pd.DataFrame([{key: entry[key] for key in SETTING} for entry in identities]).astype({"sigma": float})
+    _check_rows(counts, settings.merge(images[["number"]], how="cross"), partial=partial)
+    _check_pixels(counts, images)
+    for entry in identities:
+        chosen = counts[(counts[SETTING] == [entry["method"], float(entry["sigma"]), entry["votes"]]).all(axis=1)]
+        if len(chosen):
+            _check_identity(chosen, entry, models)
+    _check_budget(counts)
+    return counts.drop(columns="file").sort_values(KEY, ignore_index=True)
+
+
+def _check_rows(counts: pd.DataFrame, expected: pd.DataFrame, *, partial: bool) -> None:
+    both = expected[KEY].merge(counts[KEY], how="outer", indicator=True)
+    wrong = both[both["_merge"].isin(["right_only"] if partial else ["left_only", "right_only"])]
+    if len(wrong):
+        first = wrong.iloc[0]
+        what = "missing" if first["_merge"] == "left_only" else "not part of this experiment"
+        raise ValueError(f"{len(wrong)} counts don't match the experiment: {first[KEY].to_dict()} is {what}")
+
+
+def _check_pixels(counts: pd.DataFrame, images: pd.DataFrame) -> None:
+    expected = counts["number"].map(images.set_index("number")["pixels"])
+    wrong = counts[counts["pixels"] != expected]
+    if len(wrong):
+        raise ForeignCountsError(f"samples of other pixels than image {wrong['number'].iloc[0]} has. {_redraw(wrong)}")
+
+
+def _check_identity(chosen: pd.DataFrame, entry: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse counts of one setting that were made by something else, or on two kinds of device."""
+    name = f"{entry['method']} at sigma {entry['sigma']} with {entry['votes']} vote(s)"
+    kinds = chosen["device_kind"].value_counts()
+    if len(kinds) > 1:
+        fewer = chosen[chosen["device_kind"] == kinds.index[-1]]
+        raise ForeignCountsError(
+            f"{name} was drawn partly on {' and partly on '.join(kinds.index)}, which round differently. "
+            f"{_redraw(fewer)}"
+        )
+    read: dict[str, Any] = {network: models[network] for network in METHODS[entry["method"]].networks}
+    expected = whole_identity(entry["identity"], read, str(kinds.index[0]))
+    foreign = chosen[chosen["identity"] != expected["hash"]]
+    if len(foreign):
+        row = foreign.iloc[0]
+        differ = [
+            f"{key} {row[key]} instead of {entry['identity'][key]}"
+            for key in TOLD
+            if key in entry["identity"] and row[key] != entry["identity"][key]
+        ]
+        what = " and ".join(differ) or "another network, another setting or older code"
+        raise ForeignCountsError(f"counts of {name} were drawn with {what}. {_redraw(foreign)}")
+
+
+def _check_budget(counts: pd.DataFrame) -> None:
+    over = counts[~counts["budget_share"].between(0, 1)]
+    if len(over):
+        raise ForeignCountsError(
+            f"{over[KEY].iloc[0].to_dict()} spent {over['budget_share'].iloc[0]} of its privacy budget: it certifies "
+            f"nothing. {_redraw(over)}"
+        )
+
+
+def _redraw(rows: pd.DataFrame) -> str:
+    """Say which command makes counts anew."""
+    files = sorted(set(rows["file"]))
+    more = f" (and {len(files) - 3} more)" if len(files) > 3 else ""
+    return f"To make them anew: snakemake --cores all --forcerun {' '.join(files[:3])}{more}"

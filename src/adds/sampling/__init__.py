@@ -1,0 +1,1 @@
+"""From images and methods to class counts on disk."""

@@ -1,0 +1,106 @@
+"""What the figures of denoised images and of the privacy budget show: a few samples, looked at closely."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from adds.data.images import Picture
+from adds.diffusion.noise import Noise
+from adds.methods.adds import GuidedStep, guide
+from adds.methods.base import Query, method
+from adds.methods.privacy import squared_budget
+from adds.methods.rs import noised
+from adds.models.pipeline import Pipeline
+from adds.registry import title
+
+
+def _noise(pipeline: Pipeline, picture: Picture, sigma: float, seed: int) -> Noise:
+    """Return the noise that certification's selection samples of this image have."""
+    device = pipeline.denoiser.device
+    return Noise(seed=seed, stage="selection", image=picture.number, sigma=sigma, device=device)
+
+
+def denoised_pictures(
+    pipeline: Pipeline,
+    images: Iterable[Picture],
+    methods: Mapping[str, Mapping[str, str]],
+    *,
+    sigma: float,
+    guidance_scale: float | None,
+    seed: int,
+    classes: Mapping[int, str],
+) -> tuple[NDArray[np.float32], pd.DataFrame]:
+    """Return pictures [images, columns, C, H, W] in [0, 1] and a row for each: original, noised, each method.
+
+    ``methods`` are those that run, with their options; shown are those that give the classifier an image of their
+    own. Every picture shows selection sample 0 of its image, so the methods are seen on the same noise.
+    """
+    purifiers = {name: getattr(method(name), "purify", None) for name in methods}
+    sample = torch.zeros(1, dtype=torch.long)
+    pictures, rows = [], []
+    for row, picture in enumerate(images):
+        noise = _noise(pipeline, picture, sigma, seed)
+        image = torch.as_tensor(picture.pixels)
+        query = Query(image, sigma, guidance_scale=guidance_scale or 0.0)
+        columns = [
+            ("original", image[None] * 2 - 1),
+            ("noised", noised(pipeline, query, sample, noise).cpu()),
+        ]
+        for name, purify in purifiers.items():
+            if purify is not None:
+                asked = Query(image, sigma, guidance_scale=guidance_scale or 0.0, options=methods[name])
+                columns.append((title(name, 1), purify(pipeline, asked, sample, noise).images.cpu()))
+        for column, (name, shown) in enumerate(columns):
+            predicted = int(pipeline.classifier.predict(shown.to(pipeline.denoiser.device))[0])
+            rows.append(
+                {
+                    "row": row,
+                    "column": column,
+                    "number": picture.number,
+                    "name": name,
+                    "caption": classes.get(predicted, str(predicted)) if column else picture.class_name,
+                    "right": "no" if column and picture.label not in (None, predicted) else "yes",
+                }
+            )
+        pictures.append(torch.cat([(shown + 1) / 2 for _, shown in columns]).numpy())
+    return np.stack(pictures), pd.DataFrame(rows)
+
+
+def budget_by_step(
+    pipeline: Pipeline,
+    picture: Picture,
+    *,
+    sigma: float,
+    guidance_scale: float,
+    seed: int,
+    trajectories: int,
+) -> pd.DataFrame:
+    """Return per timestep the share of mu^2 spent so far and the scale used, over coordinates and trajectories."""
+    budget = squared_budget(sigma)
+    spent: dict[int, Tensor] = {}
+    rows = []
+
+    def observe(step: GuidedStep) -> None:
+        for sample, costs in zip(step.samples.tolist(), step.spent, strict=True):
+            spent[sample] = costs / budget
+        shares = torch.stack(list(spent.values()))
+        rows.append(
+            {
+                "sigma": sigma,
+                "timestep": pipeline.grid.timesteps[step.step],
+                "guided": len(step.samples),
+                "spent_mean": float(shares.mean()),
+                "spent_min": float(shares.min()),
+                "spent_max": float(shares.max()),
+                "scale_mean": float(step.scale.mean()),
+            }
+        )
+
+    query = Query(torch.as_tensor(picture.pixels), sigma, guidance_scale=guidance_scale)
+    noise = _noise(pipeline, picture, sigma, seed)
+    guide(pipeline, query, torch.arange(trajectories), noise, observe)
+    return pd.DataFrame(rows)

@@ -1,0 +1,226 @@
+"""One certification job: the class counts of some images for one method, sigma and number of votes.
+
+Needs no torch: a job whose family has drawn all its samples already is done before torch would have been imported.
+"""
+
+import logging
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from adds.data.images import Images, Picture
+from adds.experiment import short_hash
+from adds.machine.devices import Device
+from adds.registry import Stage, Variant
+from adds.sampling.ledger import Chunk, FamilyLedgers
+from adds.sampling.stopping import Rule, SampleSize
+from adds.sampling.votes import predictions_of
+
+logger = logging.getLogger(__name__)
+
+SETTING = ["method", "sigma", "votes"]
+KEY = [*SETTING, "number"]
+"""The columns that tell rows of counts, and of everything made from them, apart."""
+
+LEDGER_IS = "samples are recorded in"
+"""What a job logs before the path of its ledger, for `adds.monitor.status`."""
+
+Progress = Callable[[int], None]
+"""Called with the number of samples that have just been counted."""
+
+
+class Draw(Protocol):
+    """Predicts samples ``first`` to ``first + count - 1`` of an image in a stage."""
+
+    def __call__(self, picture: Picture, *, stage: Stage, first: int, count: int) -> Chunk:
+        """Draw them."""
+
+
+def refuse_to_draw(picture: Picture, *, stage: Stage, first: int, count: int) -> Chunk:
+    """Stand in for `Draw` in a job that only reads its family's samples."""
+    raise LookupError(
+        f"{stage} samples {first} to {first + count - 1} of image {picture.number} are not on record, although this "
+        "job's leader has finished: its ledger was removed or changed. Delete the leader's counts and run again."
+    )
+
+
+@dataclass
+class Tally:
+    """Class counts of the samples of one image in one stage, and what they cost."""
+
+    counts: NDArray[np.int64]
+    evaluations: int = 0
+    seconds: float = 0.0
+    budget_share: float = 0.0
+    stopped: str = ""
+    """Why sampling stopped, where a rule stopped it."""
+
+    @property
+    def samples(self) -> int:
+        """How many samples have been counted."""
+        return int(self.counts.sum())
+
+    def add(self, chunk: Chunk, variant: Variant, limit: int) -> None:
+        """Count a variant's samples of a chunk, up to ``limit`` in all, at what they would have cost alone."""
+        found = predictions_of(variant, chunk)
+        if found is None:
+            return
+        skipped = self.samples - chunk.first_sample
+        taken = min(len(chunk) - skipped, limit - self.samples)
+        if skipped < 0 or taken <= 0:  # the sample that comes next isn't in this chunk, or isn't wanted
+            return
+        predictions, of_votes = found
+        part = taken / len(chunk)
+        self.counts += np.bincount(predictions[skipped : skipped + taken], minlength=len(self.counts))
+        self.evaluations += round(part * (chunk.shared_evaluations + of_votes * chunk.vote_evaluations))
+        self.seconds += part * (chunk.shared_seconds + of_votes * chunk.vote_seconds)
+        self.budget_share = max(self.budget_share, chunk.budget_share)
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Counts the samples of one variant; ``draw`` makes those that no ledger holds.
+
+    ``chunk_size`` samples are drawn, and written to disk, at once.
+    """
+
+    variant: Variant
+    classes: int
+    chunk_size: int
+    draw: Draw
+
+    def count(
+        self,
+        picture: Picture,
+        *,
+        stage: Stage,
+        limit: int,
+        rule: Rule | None = None,
+        ledgers: FamilyLedgers | None = None,
+        progress: Progress | None = None,
+    ) -> Tally:
+        """Count the classes of ``limit`` samples, or of fewer where ``rule`` stops earlier.
+
+        The rule is asked after every ``chunk_size`` samples. What the family's ledgers hold is taken from there; the
+        rest is drawn and added to them. Samples that two chunks hold are the same, and count once.
+        """
+        tally = Tally(np.zeros(self.classes, dtype=np.int64))
+        while tally.samples < limit and not tally.stopped:
+            before, look = tally.samples, min(tally.samples + self.chunk_size, limit)
+            self._find(tally, picture, stage, look, ledgers)
+            if tally.samples < look:
+                chunk = self.draw(picture, stage=stage, first=tally.samples, count=look - tally.samples)
+                if ledgers is not None:
+                    ledgers.append(chunk)
+                tally.add(chunk, self.variant, look)
+            if rule is not None:
+                tally.stopped = rule(tally.counts) or ""
+            if progress is not None:
+                progress(tally.samples - before)
+        return tally
+
+    def _find(self, tally: Tally, picture: Picture, stage: Stage, look: int, ledgers: FamilyLedgers | None) -> None:
+        """Count what is on record, searching further only while samples are missing."""
+        while ledgers is not None:
+            for chunk in ledgers.chunks(picture, stage):
+                tally.add(chunk, self.variant, look)
+            if tally.samples >= look or not ledgers.search(to_write=self.draw is not refuse_to_draw):
+                return
+
+
+def whole_identity(identity: Mapping[str, Any], models: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """Return all that determines a ballot: the configuration's part, the networks' checksums, the kind of device.
+
+    Half precision is used on GPUs only, so samples of two kinds of device are kept apart. ``hash`` names the rest.
+    """
+    whole = {**identity, "models": dict(models), "device": device}
+    return {**whole, "hash": short_hash(whole)}
+
+
+def versions() -> str:
+    """Say with what the counts were made."""
+    packages = " ".join(f"{name} {version(name)}" for name in ("adds", "torch", "guided-diffusion-sdk"))
+    return f"python {platform.python_version()} {packages}"
+
+
+def provenance(identity: Mapping[str, Any], device: Device) -> dict[str, Any]:
+    """Return the columns that say of a row of counts what made it."""
+    return {
+        "seed": identity["seed"],
+        "guidance_scale": identity.get("guidance_scale", np.nan),
+        "start": identity.get("start", ""),
+        "identity": identity["hash"],
+        "device_kind": device.kind,
+        "device": device.name,
+        "versions": versions(),
+    }
+
+
+def run_job(
+    counter: Counter,
+    images: Images,
+    *,
+    size: SampleSize,
+    ledgers: FamilyLedgers,
+    identity: Mapping[str, Any],
+    device: Device,
+) -> pd.DataFrame:
+    """Count the samples of every image and return a row for each; ``device`` is for the record."""
+    rows = []
+    logger.info("%s %s", LEDGER_IS, ledgers.path)
+    sigma, (method, votes) = identity["sigma"], counter.variant
+    name = f"{method} sigma={sigma:g} votes={votes}"
+    interval = 1 if sys.stderr.isatty() else 30
+    with tqdm(total=len(images) * (size.n0 + size.n), desc=name, unit="sample", mininterval=interval) as bar:
+        for position, picture in enumerate(images, start=1):
+            sources = {"ledgers": ledgers, "progress": bar.update}
+            selection = counter.count(picture, stage="selection", limit=size.n0, rule=size.selection_rule(), **sources)
+            prediction = int(selection.counts.argmax())
+            estimation = counter.count(
+                picture, stage="estimation", limit=size.n, rule=size.estimation_rule(prediction, sigma), **sources
+            )
+            bar.total -= size.n0 + size.n - selection.samples - estimation.samples
+            rows.append(
+                {
+                    "method": method,
+                    "sigma": sigma,
+                    "votes": votes,
+                    "number": picture.number,
+                    "label": picture.label,
+                    "counts_selection": selection.counts.tolist(),
+                    "counts_estimation": estimation.counts.tolist(),
+                    "n0": selection.samples,
+                    "n": estimation.samples,
+                    "stopped": estimation.stopped,
+                    "evaluations": selection.evaluations + estimation.evaluations,
+                    "seconds": selection.seconds + estimation.seconds,
+                    "budget_share": max(selection.budget_share, estimation.budget_share),
+                    "pixels": picture.checksum,
+                    **provenance(identity, device),
+                }
+            )
+            _tell(picture, estimation, f"{position} of {len(images)}", rows[-1]["seconds"])
+    return pd.DataFrame(rows).astype({"label": "Int64"})
+
+
+def _tell(picture: Picture, estimation: Tally, place: str, seconds: float) -> None:
+    """Log how an image went."""
+    shown = int(estimation.counts.argmax()) if picture.label is None else picture.label
+    logger.info(
+        "image %d (%s): %s %s has %.1f%% of %d samples, %.1f s",
+        picture.number,
+        place,
+        "class" if picture.label is None else "true class",
+        picture.class_name or shown,
+        100 * estimation.counts[shown] / estimation.samples,
+        estimation.samples,
+        seconds,
+    )

@@ -1,0 +1,1 @@
+"""What makes docs/: benchmark, simulated coverage, comparison of sequential bounds."""

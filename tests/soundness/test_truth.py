@@ -1,0 +1,156 @@
+"""Soundness 4, known truth: a closed-form world in which every true radius is known.
+
+Data are N(0, tau^2 I), so the optimal denoiser is linear, and the classifier takes the sign of the first
+coordinate. By symmetry the smoothed classifier's boundary is the plane x_1 = 0: the true robust radius is the
+distance to it. The state of every chain is Gaussian, so its class probabilities have a closed form too.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+
+from adds.certificates.certificate import certify
+from adds.diffusion.denoiser import Denoiser
+from adds.diffusion.schedule import evenly_spaced
+from adds.methods.densepure import entry
+from adds.models.pipeline import BatchedClassifier, Pipeline
+from adds.sampling.sampler import Sampler
+from tests.conftest import GaussianWorld, sign_of_first_coordinate
+
+TAU, SCALE, ALPHA, N0, N = 0.3, 0.8, 0.001, 100, 1000
+SIGMAS = (0.25, 1.0, 2.0)
+POINTS = 100
+SETTINGS = [
+    ("rs", 1),
+    ("carlini", 1),
+    ("densepure", 1),
+    ("densepure", 5),
+    ("adds", 1),
+    ("adds", 5),
+    ("adds_oneshot", 1),
+]
+
+
+@dataclass
+class Chain:
+    """x_t = signal * x + N(0, noise^2), then x_end = gain * x_t + N(0, spread^2), all in the model's units."""
+
+    signal: float
+    noise: float
+    gain: float = 1.0
+    spread: float = 0.0
+
+    def probability_of_right_sign(self, x, votes):
+        def of_state(x_t):
+            single = float(x_t > 0) if self.spread == 0 else stats.norm.cdf(self.gain * x_t / self.spread)
+            return stats.binom.sf(votes // 2, votes, single)
+
+        if self.spread == 0:
+            return stats.norm.cdf(self.signal * x / self.noise)
+        density = stats.norm(self.signal * x, self.noise)
+        low, high = density.ppf([1e-12, 1 - 1e-12])
+        return integrate.quad(lambda x_t: density.pdf(x_t) * of_state(x_t), low, high, limit=200)[0]
+
+
+def x0_slope(abar):
+    return np.sqrt(abar) * TAU**2 / (abar * TAU**2 + 1 - abar)
+
+
+def unguided_rest(grid, step):
+    """(gain, spread) of the chain from ``step`` to its end."""
+    gain, variance = 1.0, 0.0
+    for i in range(step, 0, -1):
+        factor = grid.coef_x0[i] * x0_slope(grid.alphas_bar[i]) + grid.coef_xt[i]
+        step_variance = np.exp((grid.log_variance_min[i] + grid.log_variance_max[i]) / 2)
+        gain, variance = factor * gain, factor**2 * variance + step_variance
+    last = x0_slope(grid.alphas_bar[0])
+    return last * gain, last * np.sqrt(variance)
+
+
+def exact_chain(method, sigma, schedule, grid):
+    if method == "rs":
+        return Chain(1.0, 2 * sigma)
+    if method == "carlini":
+        return Chain(1.0, 2 * sigma)  # the x0 prediction keeps the sign
+    if method == "densepure":
+        query = type("Query", (), {"start": "grid", "sigma": sigma})
+        chain, step = entry(schedule, grid, query)
+        root = np.sqrt(chain.alphas_bar[step])
+        return Chain(root, root * 2 * sigma, *unguided_rest(chain, step))
+    signal, variance, budget = 0.0, 1.0, 1 / (2 * sigma) ** 2
+    step = len(grid) - 1
+    while step > 0 and budget > 0:
+        step_variance = np.exp((grid.log_variance_min[step] + grid.log_variance_max[step]) / 2)
+        price = grid.coef_x0[step] ** 2 / step_variance
+        used = min(SCALE, np.sqrt(budget / price))
+        budget = budget - used**2 * price if used == SCALE else 0.0
+        factor = grid.coef_x0[step] * (1 - used) * x0_slope(grid.alphas_bar[step]) + grid.coef_xt[step]
+        signal = factor * signal + grid.coef_x0[step] * used
+        variance = factor**2 * variance + step_variance
+        step -= 1
+    rest = unguided_rest(grid, step) if method == "adds" else (1.0, 0.0)
+    return Chain(signal, np.sqrt(variance), *rest)
+
+
+def certified_radius_of(successes, sigma):
+    counts = [N - successes, successes]
+    return certify(selection=counts, estimation=counts, sigma=sigma, alpha=ALPHA).radius
+
+
+@pytest.fixture(scope="module")
+def pipeline(schedule):
+    return Pipeline(
+        Denoiser(GaussianWorld(schedule, TAU), schedule, batch_size=N),
+        BatchedClassifier(sign_of_first_coordinate, classes=2, batch_size=N),
+        schedule.respaced(evenly_spaced(20, 1000)),
+    )
+
+
+@pytest.mark.parametrize(("method", "votes"), SETTINGS)
+def test_certificates_against_the_truth(schedule, pipeline, method, votes):
+    rng = np.random.default_rng(0)
+    false_certificates, scores = 0, []
+    for sigma in SIGMAS:
+        chain = exact_chain(method, sigma, schedule, pipeline.grid)
+        sampler = Sampler(method, pipeline, sigma, votes, guidance_scale=SCALE, chunk_size=N)
+        radii, expected = [], []
+        for index, distance in enumerate(rng.uniform(0.05, min(sigma, 0.45), size=POINTS)):
+            side = rng.choice([-1, 1])
+            image = torch.full((1, 1, 2), 0.5)
+            image[0, 0, 0] += side * distance
+            counts = {
+                stage: sampler.count(image, index=index, stage=stage, limit=n).counts
+                for stage, n in (("selection", N0), ("estimation", N))
+            }
+            found = certify(**counts, sigma=sigma, alpha=ALPHA)
+            right = int(side > 0)
+            true_radius = distance if found.prediction == right else 0.0
+            false_certificates += not found.abstained and found.radius > true_radius
+            p = chain.probability_of_right_sign(2 * distance, votes)
+            scores.append((counts["estimation"][right] - N * p) / np.sqrt(N * p * (1 - p)))
+            radii.append(found.radius)
+            assert sigma * stats.norm.ppf(p) <= distance + 1e-9, "no exact radius may exceed the truth"
+            expected.append(certified_radius_of(round(N * p), sigma))
+        assert np.mean(radii) == pytest.approx(np.mean(expected), rel=0.2, abs=0.01), "radii far from exact ones"
+    scores = np.array(scores)
+    assert false_certificates <= stats.binom.ppf(0.999, len(scores), ALPHA)
+    assert abs(scores.mean()) * np.sqrt(len(scores)) < 4, "class probabilities are off their exact values"
+    assert np.abs(scores).max() < 5
+    assert stats.chi2.sf((scores**2).sum(), len(scores)) > 1e-4
+
+
+def test_exact_radii_are_ordered_as_the_theory_says(schedule, pipeline):
+    """RS and Carlini reach the true radius; whatever adds noise of its own stays below it."""
+    for sigma in SIGMAS:
+        radius = {
+            (method, votes): sigma
+            * stats.norm.ppf(exact_chain(method, sigma, schedule, pipeline.grid).probability_of_right_sign(0.4, votes))
+            for method, votes in SETTINGS
+        }
+        assert radius["rs", 1] == pytest.approx(0.2)
+        assert radius["carlini", 1] == pytest.approx(0.2)
+        assert radius["adds", 1] <= radius["adds", 5] + 1e-9 <= radius["adds_oneshot", 1] + 2e-9 <= 0.2 + 3e-9
+        assert radius["densepure", 1] <= radius["densepure", 5] <= 0.2

@@ -1,0 +1,129 @@
+"""Downloads against a local server that drops connections, truncates, corrupts and refuses."""
+
+import hashlib
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from adds.data.download import AccessDeniedError, Expected, fetch, use_local
+
+CONTENT = bytes(range(256)) * 4000
+EXPECTED = Expected(len(CONTENT), "sha256", hashlib.sha256(CONTENT).hexdigest())
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves CONTENT in many ways; the path says which. Keeps what was asked for in the server's ``log``."""
+
+    def do_GET(self):
+        asked = self.headers.get("Range")
+        self.server.log.append((self.path, asked))
+        number = sum(path == self.path for path, _ in self.server.log)
+        first = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+        if self.path == "/forbidden":
+            self.send_error(403)
+            return
+        if self.path == "/missing" or (self.path == "/flaky" and number < 3):
+            self.send_error(404 if self.path == "/missing" else 503)
+            return
+        if self.path == "/no-ranges":
+            first = 0
+        body = CONTENT[first:]
+        self.send_response(206 if first else 200)
+        if self.path == "/corrupt":
+            body = body[:-1] + bytes([body[-1] ^ 1])
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.path == "/drops" and number < 4:
+            body = body[: len(CONTENT) // 5]  # then the connection closes in the middle
+        if self.path in ("/truncated", "/no-ranges") and number < 2:
+            body = body[: len(CONTENT) // 3]
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.log = []
+        server.address = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+def download(server, *paths, target, **options):
+    fetch([server.address + path for path in paths], target, EXPECTED, **{"pause": 0.01, "attempts": 6, **options})
+
+
+@pytest.mark.parametrize("path", ["/whole", "/flaky", "/drops", "/truncated", "/no-ranges"])
+def test_the_file_arrives_whole(server, tmp_path, path):
+    target = tmp_path / "deep" / "file.pt"
+    download(server, path, target=target)
+    assert target.read_bytes() == CONTENT
+    assert not target.with_name("file.pt.part").exists()
+
+
+def test_a_broken_connection_is_continued_not_restarted(server, tmp_path):
+    download(server, "/drops", target=tmp_path / "file.pt")
+    asked = [value for _, value in server.log]
+    fifth = len(CONTENT) // 5
+    assert asked == [None, f"bytes={fifth}-", f"bytes={2 * fifth}-", f"bytes={3 * fifth}-"]
+
+
+def test_a_later_call_continues_too(server, tmp_path):
+    target = tmp_path / "file.pt"
+    with pytest.raises(RuntimeError, match="could not be downloaded"):
+        download(server, "/drops", target=target, attempts=1)
+    assert not target.exists()
+    download(server, "/drops", target=target)
+    assert target.read_bytes() == CONTENT
+
+
+def test_a_corrupt_file_never_gets_the_good_name(server, tmp_path):
+    target = tmp_path / "file.pt"
+    with pytest.raises(RuntimeError, match=r"sha256 .* instead of"):
+        download(server, "/corrupt", target=target, attempts=2)
+    assert list(tmp_path.iterdir()) == []
+    download(server, "/corrupt", "/whole", target=target)  # a mirror helps
+    assert target.read_bytes() == CONTENT
+
+
+def test_a_part_of_another_file_is_noticed(server, tmp_path):
+    (tmp_path / "file.pt.part").write_bytes(b"x" * 1000)
+    download(server, "/whole", target=tmp_path / "file.pt")
+    assert (tmp_path / "file.pt").read_bytes() == CONTENT
+
+
+def test_no_access_says_what_to_do(server, tmp_path):
+    with pytest.raises(AccessDeniedError, match=r"403 .*Set dataset\.source"):
+        download(server, "/forbidden", target=tmp_path / "file.tar", hint="Set dataset.source to your own copy.")
+    assert len(server.log) == 1, "asking again would not help"
+    with pytest.raises(RuntimeError, match="404"):
+        download(server, "/missing", target=tmp_path / "file.tar", attempts=2)
+    with pytest.raises(ValueError, match="no address"):
+        download(server, target=tmp_path / "file.tar")
+
+
+def test_a_local_copy_is_used_where_it_is(tmp_path):
+    source, target = tmp_path / "mine.pt", tmp_path / "resources/file.pt"
+    source.write_bytes(CONTENT)
+    use_local(source, target, EXPECTED)
+    assert target.is_symlink()
+    assert target.read_bytes() == CONTENT
+    source.write_bytes(CONTENT[:-1])
+    with pytest.raises(ValueError, match=r"mine\.pt has 1,023,999 bytes instead of 1,024,000"):
+        use_local(source, target, EXPECTED)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        use_local(tmp_path / "nowhere.pt", target, EXPECTED)
+
+
+def test_an_unknown_size_is_the_servers(server, tmp_path):
+    """With neither size nor checksum a broken connection is still noticed, and continued."""
+    target = tmp_path / "file"
+    fetch([server.address + "/drops"], target, Expected(), pause=0.01, attempts=6)
+    assert target.read_bytes() == CONTENT
+    assert Expected.from_settings({"urls": [], "size": None, "sha256": None}) == Expected(None, "md5", None)

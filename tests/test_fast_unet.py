@@ -1,0 +1,60 @@
+"""The fast path computes what guided_diffusion's own code does."""
+
+import pytest
+import torch
+from guided_diffusion.unet import QKVAttentionLegacy
+from torch import nn
+from torch.nn.functional import interpolate
+
+from adds.models.fast_unet import FusedAttention, UpsampledConvolution, accelerate
+from tests.conftest import TINY_UNET, random_unet
+
+ATTENTIVE = {**TINY_UNET, "attention_resolutions": [8, 4], "num_head_channels": 8, "num_res_blocks": 1}
+LARGE = {**TINY_UNET, "image_size": 64, "channel_mult": [1, 1, 2, 2]}  # upsampled from 8, 16 and 32 pixels
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_fused_attention_keeps_the_legacy_order_of_heads(heads):
+    qkv = torch.randn(3, heads * 3 * 16, 50)
+    plain, fused = QKVAttentionLegacy(heads)(qkv), FusedAttention(heads)(qkv)
+    assert fused.shape == plain.shape
+    assert float((fused - plain).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (2, 5), (16, 16)])
+def test_an_upsampled_convolution_is_upsampling_and_then_a_convolution(height, width):
+    convolution = nn.Conv2d(6, 5, 3, padding=1).requires_grad_(False)
+    small = torch.randn(3, 6, height, width)
+    expected = convolution(interpolate(small, scale_factor=2, mode="nearest"))
+    found = UpsampledConvolution(convolution)(small)
+    assert found.shape == expected.shape
+    assert float((found - expected).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("settings", "folded"),
+    [
+        (ATTENTIVE, 0),
+        ({**ATTENTIVE, "num_head_channels": -1, "num_heads": 4}, 0),
+        (LARGE, 2),
+        ({**LARGE, "resblock_updown": True}, 2),
+    ],
+    ids=["head channels", "number of heads", "upsampling layers", "upsampling blocks"],
+)
+def test_an_accelerated_network_gives_the_same(settings, folded):
+    network = random_unet(settings)
+    x_t, timesteps = torch.randn(2, 1, settings["image_size"], settings["image_size"]), torch.full((2,), 500)
+    plain = network(x_t, timesteps)
+    accelerate(network)
+    assert not any(isinstance(module, QKVAttentionLegacy) for module in network.modules())
+    assert sum(isinstance(module, UpsampledConvolution) for module in network.modules()) == folded
+    assert float((network(x_t, timesteps) - plain).abs().max() / plain.abs().max()) < 1e-5
+
+
+def test_half_precision_reaches_the_folded_convolutions():
+    """guided_diffusion's own conversion has to find them."""
+    network = random_unet(LARGE)
+    accelerate(network)
+    network.convert_to_fp16()
+    folded = [module.folded for module in network.modules() if isinstance(module, UpsampledConvolution)]
+    assert {convolution.weight.dtype for convolution in folded} == {torch.float16}

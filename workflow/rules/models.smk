@@ -1,0 +1,127 @@
+# The two networks, each in a folder that is named by what makes it: taken from a file, downloaded, or trained here.
+
+
+if EXPERIMENT.trains:
+
+    rule train_diffusion:
+        output:
+            weights="<diffusion>/weights",
+            description="<diffusion>/description.json",
+            loss="<diffusion>/loss.csv",
+        log:
+            "<logs>/train_diffusion.log",
+        benchmark:
+            "<benchmarks>/train_diffusion.tsv"
+        # Nearly everything waits for it, and meanwhile there is something to do for the other cores.
+        priority: 3
+        conda:
+            "../../envs/adds.yaml"
+        threads: 1
+        resources:
+            mem_mb=2000,
+            runtime=60,
+        params:
+            recipe=EXPERIMENT.recipe("diffusion"),
+        script:
+            "../../scripts/train_diffusion.py"
+
+    rule train_classifier:
+        output:
+            weights="<classifier>/weights",
+            description="<classifier>/description.json",
+            loss="<classifier>/loss.csv",
+        log:
+            "<logs>/train_classifier.log",
+        benchmark:
+            "<benchmarks>/train_classifier.tsv"
+        conda:
+            "../../envs/adds.yaml"
+        threads: 1
+        resources:
+            mem_mb=2000,
+            runtime=30,
+        params:
+            recipe=EXPERIMENT.recipe("classifier"),
+        script:
+            "../../scripts/train_classifier.py"
+
+else:
+
+    rule obtain_diffusion:
+        input:
+            EXPERIMENT.config["diffusion"]["weights"] or [],
+        output:
+            weights="<diffusion>/weights",
+            description="<diffusion>/description.json",
+        log:
+            "<logs>/obtain_diffusion.log",
+        benchmark:
+            "<benchmarks>/obtain_diffusion.tsv"
+        retries: 3
+        localrule: True
+        conda:
+            "../../envs/adds.yaml"
+        resources:
+            mem_mb=2000,
+            runtime=30,
+        params:
+            recipe=EXPERIMENT.recipe("diffusion"),
+        script:
+            "../../scripts/obtain_diffusion.py"
+
+    rule obtain_classifier:
+        input:
+            EXPERIMENT.config["classifier"]["weights"] or [],
+            EXPERIMENT.config["classifier"]["file"] or [],
+        output:
+            weights="<classifier>/weights",
+            description="<classifier>/description.json",
+        log:
+            "<logs>/obtain_classifier.log",
+        benchmark:
+            "<benchmarks>/obtain_classifier.tsv"
+        retries: 3
+        localrule: True
+        conda:
+            "../../envs/adds.yaml"
+        resources:
+            mem_mb=2000,
+            runtime=30,
+        params:
+            recipe=EXPERIMENT.recipe("classifier"),
+        script:
+            "../../scripts/obtain_classifier.py"
+
+
+rule compile_diffusion:
+    output:
+        package="<compiled>/compiled.pt2",
+        description="<compiled>/compiled.json",
+    log:
+        "<logs>/compile_diffusion.log",
+    benchmark:
+        "<benchmarks>/compile_diffusion.tsv"
+    # The longest jobs wait for it.
+    priority: 2
+    conda:
+        "../../envs/adds.yaml"
+    threads: 1
+    resources:
+        gpu=networks_gpus(),
+        mem_mb=2 * networks_megabytes(),
+        runtime=60,
+    params:
+        recipe=EXPERIMENT.recipe("compiled"),
+        machine=machine_of,
+    script:
+        "../../scripts/compile_diffusion.py"
+
+
+rule models:
+    # Everything that a run reads and doesn't compute: for instance to fetch it where there is a network.
+    input:
+        "<images>/images.npy",
+        "<diffusion>/weights",
+        "<classifier>/weights",
+        "<compiled>/compiled.pt2" if EXPERIMENT.machine()["compile"] else [],
+    localrule: True

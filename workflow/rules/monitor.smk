@@ -1,0 +1,82 @@
+# What a run will do, costs, and was made by: `snakemake estimate` and `snakemake why` tell before it is begun.
+
+
+rule plan:
+    output:
+        "<results>/plan.json",
+    log:
+        "<logs>/plan.log",
+    priority: 4
+    localrule: True
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        plan=EXPERIMENT.plan(),
+    script:
+        "../../scripts/plan.py"
+
+
+rule provenance:
+    input:
+        certificates="<results>/certificates.parquet",
+        models=[
+            f"<{name}>/description.json"
+            for name in ("diffusion", "classifier")
+            if EXPERIMENT.any_reads(name)
+        ],
+        list=EXPERIMENT.config["dataset"]["list"],
+    output:
+        config="<results>/config.yaml",
+        provenance="<results>/provenance.json",
+    log:
+        "<logs>/provenance.log",
+    localrule: True
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        config=EXPERIMENT.config,
+    script:
+        "../../scripts/provenance.py"
+
+
+rule summary:
+    input:
+        all_tables(),
+    output:
+        "<results>/summary.txt",
+    log:
+        "<logs>/summary.log",
+    localrule: True
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        folders={
+            "logs": f"logs/{EXPERIMENT.name}",
+            "benchmarks": f"benchmarks/{EXPERIMENT.name}",
+        },
+    script:
+        "../../scripts/summary.py"
+
+
+rule estimate:
+    log:
+        "<logs>/estimate.log",
+    localrule: True
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        config=EXPERIMENT.config,
+    script:
+        "../../scripts/estimate.py"
+
+
+rule why:
+    log:
+        "<logs>/why.log",
+    localrule: True
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        config=EXPERIMENT.config,
+    script:
+        "../../scripts/why.py"
