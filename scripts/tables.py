@@ -7,6 +7,7 @@ import pandas as pd
 from adds.machine.logs import configure_logging
 from adds.registry import in_order, title
 from adds.results.accuracy import accuracy_table, bounds_table, is_certified, paired_table, true_class_shares
+from adds.results.certified import by_bound
 from adds.results.tables import accuracy_cells, beside_paper, bounds_cells, paired_cells, write
 from adds.sampling.job import SETTING
 
@@ -28,49 +29,38 @@ def partial_mark(certified: pd.DataFrame, partial_of: int | None) -> str:
     )
 
 
-def main(
-    certified: pd.DataFrame,
-    counts: pd.DataFrame,
-    bounds: pd.DataFrame,
-    paper: pd.DataFrame | None,
-    folder: Path,
-    partial_of: int | None,
-) -> None:
-    images = "the" if partial_of is not None else certified["index"].nunique()
-    mark, partial = partial_mark(certified, partial_of), partial_of is not None
-    for name, right in (
-        ("certified_accuracy", is_certified(certified)),
-        ("clean_accuracy", certified["correct"]),
-    ):
-        table = accuracy_table(right, certified)
-        if paper is not None:
-            by_cohen = bounds[bounds["bound"] == "cohen"]
-            right_by_cohen = is_certified(by_cohen) if name == "certified_accuracy" else by_cohen["correct"]
-            table = beside_paper(table, accuracy_table(right_by_cohen, by_cohen), paper[[*SETTING, name]])
-        what = "certified at r = 0" if name == "certified_accuracy" else "right, abstentions not counted"
+def main(certified: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame | None, folder: Path, params: dict) -> None:
+    shown, partial_of = by_bound(certified, params["bound"]), params["partial_of"]
+    images = "the" if partial_of is not None else shown["number"].nunique()
+    mark, partial = partial_mark(shown, partial_of), partial_of is not None
+    labelled = bool(shown["correct"].notna().all())
+    certified_what = "certified at r = 0" if labelled else "certified at r = 0 (they have no labels: right or wrong)"
+    rights = {"certified_accuracy": (is_certified(shown), certified_what)}
+    if labelled:
+        rights["clean_accuracy"] = (shown["correct"], "right, abstentions not counted")
+    for name, (right, what) in rights.items():
+        table = accuracy_table(right, shown)
         note = f"Percent of {images} images {what}, with exact binomial 95% intervals; best in bold."
         if paper is not None:
+            by_cohen = by_bound(certified, "cohen")
+            right_by_cohen = is_certified(by_cohen) if name == "certified_accuracy" else by_cohen["correct"]
+            table = beside_paper(table, accuracy_table(right_by_cohen, by_cohen), paper[[*SETTING, name]])
             note += (
                 " In brackets the paper's value and our difference to it by the paper's bound; * marks one that "
                 f"is more than sampling {images} images explains (95%)."
             )
         write(table, accuracy_cells(table), value="accuracy", note=mark + note, partial=partial, stem=folder / name)
-    shares = true_class_shares(counts)
-    reference = reference_of(shares)
-    note = (
-        f"Mean probability (percent) of the true class over {images} images; in brackets the paired difference to "
-        f"{title(*reference)} with its 95% interval; best in bold."
-    )
-    table = paired_table(shares, reference)
-    write(
-        table,
-        paired_cells(table),
-        value="mean",
-        note=mark + note,
-        partial=partial,
-        stem=folder / "true_class_probability",
-    )
-    table = bounds_table(bounds)
+    if labelled:
+        shares = true_class_shares(counts)
+        reference = reference_of(shares)
+        note = (
+            f"Mean probability (percent) of the true class over {images} images; in brackets the paired difference to "
+            f"{title(*reference)} with its 95% interval; best in bold."
+        )
+        table = paired_table(shares, reference)
+        stem = folder / "true_class_probability"
+        write(table, paired_cells(table), value="mean", note=mark + note, partial=partial, stem=stem)
+    table = bounds_table(certified)
     note = (
         f"Percent of {images} images certified at r = 0 from the same counts: bound cohen → bound two_sided "
         "(in brackets clean accuracy, which no certified accuracy can exceed); best two_sided in bold."
@@ -84,8 +74,7 @@ if __name__ == "__main__":
     main(
         pd.read_parquet(snakemake.input.certificates),
         pd.read_parquet(snakemake.input.counts),
-        pd.read_parquet(snakemake.input.bounds),
         pd.read_csv(paper) if paper else None,
         Path(snakemake.output.certified).parent,
-        snakemake.params.partial_of,
+        snakemake.params.tables,
     )

@@ -1,7 +1,7 @@
 """Which sequential bound to use: samples until p > 1/2 is shown, by several anytime-valid bounds.
 
-Run ``python -m studies.compare_sequential_bounds`` to print the table of docs/statistics.md. All bounds have the same level and
-look after every 16 samples, except for Clopper-Pearson, which is given geometrically spaced looks and spends
+Run ``python -m studies.compare_sequential_bounds`` to print the table of docs/statistics.md. All bounds have the same
+level and look after every 16 samples, except for Clopper-Pearson, which is given geometrically spaced looks and spends
 alpha / (j (j + 1)) on the j-th of them.
 """
 

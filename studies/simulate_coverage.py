@@ -1,7 +1,7 @@
 """Simulated coverage: how often certificates are false when the truth is known, over many images.
 
-Run ``python -m studies.simulate_coverage`` to print the table of docs/coverage.md. An image counts as false as soon as either
-end of its bounds is on the wrong side of the truth, which every false certificate implies. In sequential mode
+Run ``python -m studies.simulate_coverage`` to print the table of docs/coverage.md. An image counts as false as soon as
+either end of its bounds is on the wrong side of the truth, which every false certificate implies. In sequential mode
 its owner cheats: he looks after every chunk and stops the moment that the bounds err in his favour.
 """
 

@@ -37,18 +37,18 @@ TINY_UNET = {
 class GaussianWorld:
     """Data N(0, tau^2 I) in the model's units: the optimal noise predictor is linear in x_t.
 
-    eps(x_t, t) = sqrt(1 - abar_t) / (abar_t tau^2 + 1 - abar_t) x_t. The variance output interpolates halfway
-    between the two ends.
+    eps(x_t, t) = sqrt(1 - abar_t) / (abar_t tau^2 + 1 - abar_t) x_t. ``variance`` says where between its two ends the variance is:
+    halfway at 0. It may differ by coordinate.
     """
 
-    def __init__(self, schedule: Schedule, tau: float, variance: float = 0.0) -> None:
+    def __init__(self, schedule: Schedule, tau: float, variance: float | Tensor = 0.0) -> None:
         abar = torch.tensor(schedule.alphas_bar)
         self.slope = torch.sqrt(1 - abar) / (abar * tau**2 + 1 - abar)
         self.variance = variance
 
     def __call__(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
         eps = self.slope[timesteps.long()].view(-1, 1, 1, 1).to(x_t.dtype) * x_t
-        return torch.cat([eps, torch.full_like(eps, self.variance)], dim=1)
+        return torch.cat([eps, torch.zeros_like(eps) + self.variance], dim=1)
 
 
 def sign_of_first_coordinate(images: Tensor) -> Tensor:

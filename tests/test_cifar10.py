@@ -3,15 +3,17 @@
 import tarfile
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from adds.listing import class_names
 
-from adds.data.cifar10 import RECORD, TEST_BATCH, prepare_cifar10
-from adds.data.images import load_image
+from adds.data.cifar10 import RECORD, TEST_BATCH, read
+from adds.data.images import Form, class_names
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import Schedule
-from tests.test_subset import archive
+from tests.test_imagenet import CONFIG, archive
+
+FORM = Form(32, 3)
 
 
 def cifar_archive(path, images=200, labels=None):
@@ -23,36 +25,71 @@ def cifar_archive(path, images=200, labels=None):
     return records
 
 
-@pytest.fixture
-def classes():
-    return class_names("cifar10")
+def rows(*numbers):
+    return pd.DataFrame({"number": numbers, "label": [number % 10 for number in numbers]})
 
 
-def test_every_nth_image_with_its_pixels(tmp_path, classes):
+def test_numbers_are_places_in_the_test_batch(tmp_path):
     records = cifar_archive(tmp_path / "cifar.tar.gz")
-    table = prepare_cifar10(tmp_path / "cifar.tar.gz", 7, classes, tmp_path / "images")
-    assert list(table["index"]) == list(range(0, 200, 7))
-    assert table.loc[1].to_dict() | {"file": ""} == {"index": 7, "file": "", "label": 7, "class_name": "horse"}
-    pixels = (load_image(table["file"][1], size=32) * 255).round().astype(np.uint8)
-    assert np.array_equal(pixels.ravel(), records[7, 1:])
+    found = read(tmp_path / "cifar.tar.gz", rows(7, 199, 0), FORM)
+    assert found.shape == (3, 3, 32, 32)
+    assert found.dtype == np.uint8
+    assert np.array_equal(found.reshape(3, -1), records[[7, 199, 0], 1:])
 
 
-def test_other_files_are_refused(tmp_path, classes):
-    archive = tmp_path / "cifar.tar.gz"
-    archive.write_bytes(b"not an archive")
+def test_classes_have_names():
+    names = class_names(CONFIG / "cifar10_classes.csv")
+    assert list(names) == list(range(10))
+    assert names[7] == "horse"
+
+
+def test_other_lists_are_refused(tmp_path):
+    path = tmp_path / "cifar.tar.gz"
+    cifar_archive(path)
+    with pytest.raises(ValueError, match="image 7 has label 7, the list of images has 3"):
+        read(path, rows(1, 7, 8).assign(label=[1, 3, 8]), FORM)
+    for number in (200, -1):
+        with pytest.raises(ValueError, match=rf"cifar\.tar\.gz has no image {number}: it has 200"):
+            read(path, rows(1, number), FORM)
+    with pytest.raises(ValueError, match="CIFAR-10 is 32 x 32"):
+        read(path, rows(1), Form(64, 3))
+    with pytest.raises(ValueError, match="needs a source"):
+        read(None, rows(1), FORM)
+
+
+def test_other_files_are_refused(tmp_path):
+    path = tmp_path / "cifar.tar.gz"
+    path.write_bytes(b"not an archive")
     with pytest.raises(ValueError, match="not CIFAR-10's binary archive"):
-        prepare_cifar10(archive, 1, classes, tmp_path / "images")
-    with tarfile.open(archive, "w:gz"):
+        read(path, rows(1), FORM)
+    with tarfile.open(path, "w:gz"):
         pass
     with pytest.raises(ValueError, match="not CIFAR-10's binary archive"):
-        prepare_cifar10(archive, 1, classes, tmp_path / "images")
-    cifar_archive(archive, images=3, labels=[1, 200, 2])
+        read(path, rows(1), FORM)
+    archive(path, [TEST_BATCH], contents=lambda _: bytes(RECORD - 1), mode="w:gz")
+    with pytest.raises(ValueError, match=f"{TEST_BATCH} has {RECORD - 1} bytes"):
+        read(path, rows(0), FORM)
+    cifar_archive(path, images=3, labels=[1, 200, 2])
     with pytest.raises(ValueError, match="image 1 has label 200"):
-        prepare_cifar10(archive, 1, classes, tmp_path / "images")
-    whole = archive.read_bytes()
-    archive.write_bytes(whole[: len(whole) // 2])
+        read(path, rows(1), FORM)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="not CIFAR-10's binary archive"):
-        prepare_cifar10(archive, 1, classes, tmp_path / "images")
+        read(path, rows(1), FORM)
+    with pytest.raises(ValueError, match="not CIFAR-10's binary archive"):
+        read(tmp_path / "nowhere.tar.gz", rows(1), FORM)
+
+
+@pytest.mark.xfail(strict=True, reason="read_test_batch doesn't read on to gzip's checksum, nor catch zlib.error")
+@pytest.mark.parametrize("place", [0.25, 0.5, 0.75])
+def test_a_damaged_archive_is_refused(tmp_path, place):
+    path = tmp_path / "cifar.tar.gz"
+    cifar_archive(path)
+    damaged = bytearray(path.read_bytes())
+    damaged[int(place * len(damaged))] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(ValueError, match="not CIFAR-10's binary archive"):
+        read(path, rows(*range(200)), FORM)
 
 
 def test_the_network_sees_timesteps_as_if_there_were_1000():

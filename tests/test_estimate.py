@@ -9,22 +9,21 @@ import torch
 import yaml
 
 from adds.diffusion.noise import Noise
-from adds.methods.base import Query, predict
+from adds.experiment import Experiment
+from adds.methods.adds import guided_steps
+from adds.methods.base import Query, method
 from adds.models.unet import build_unet
-from adds.monitor.estimate import estimate, guided_steps, operations_of, summary, work_per_sample
+from adds.monitor.estimate import estimate, operations_of, summary
 from adds.registry import METHODS
 from tests.conftest import unet_pipeline
 from tests.workflow import PROJECT, merged, run
 
 PAPER = yaml.safe_load((PROJECT / "config/config.yaml").read_text())
 CIFAR10 = merged(PAPER, yaml.safe_load((PROJECT / "config/cifar10.yaml").read_text()))
-SETTINGS = [
-    (method, sigma, votes)
-    for method, own in PAPER["methods"].items()
-    for sigma in PAPER["sigmas"]
-    for votes in own["votes"]
-]
-LEADERS = [("carlini", 1), ("densepure", 5), ("adds", 5)]
+
+
+def experiment(**changes):
+    return Experiment.from_config(merged(PAPER, changes), PROJECT)
 
 
 @pytest.mark.parametrize(("config", "parameters"), [(PAPER, 552_814_086), (CIFAR10, 52_546_438)])
@@ -36,13 +35,13 @@ def test_the_networks_have_their_sizes(config, parameters):
 
 
 def test_operations_of_the_papers_networks():
-    each = operations_of(PAPER["diffusion"], PAPER["classifier"])
+    each = operations_of(PAPER)
     assert each.diffusion / 1e12 == pytest.approx(2.24, rel=0.02)
     assert each.classifier / 1e12 == pytest.approx(0.72, rel=0.02)
 
 
 def test_the_papers_run():
-    table = estimate(PAPER, SETTINGS, LEADERS)
+    table = estimate(experiment())
     assert table["jobs"].sum() == 4500
     assert table["samples"].unique() == [250 * 11_000]
     per_sample = table.set_index(["method", "sigma", "votes"])["evaluations_per_sample"]
@@ -51,13 +50,13 @@ def test_the_papers_run():
     assert [per_sample["densepure", sigma, 5] for sigma in (1.0, 1.5, 2.0)] == [36, 46, 51]
     assert set(per_sample["adds", :, 1]) == {20}
     at_100, at_150 = (
-        estimate({**PAPER, "estimate": {"device": "A100", "tflops": speed}}, SETTINGS, LEADERS)["hours_alone"].sum()
+        estimate(experiment(estimate={"tflops": speed}))["hours_alone"].sum()
         for speed in (100, 150)
     )
     assert 4500 < at_150 < at_100 < 8500
     assert at_100 / at_150 == pytest.approx(1.5)
     assert table["hours"].sum() < 0.75 * table["hours_alone"].sum()
-    text = summary(table, PAPER)
+    text = summary(table, experiment())
     assert "| total | 4,500 |" in text
     assert "125 TFLOPS (A100)" in text
 
@@ -65,15 +64,16 @@ def test_the_papers_run():
 def test_evaluations_are_those_that_runs_need(schedule, unet, image):
     """The variance of a real network may lie above the least: then more steps are guided and votes cost less."""
     pipeline = unet_pipeline(schedule, unet)
-    for method in METHODS:
-        query = Query(image, 0.6, votes=3 if method in ("adds", "densepure") else 1)
+    for name, record in METHODS.items():
+        query = Query(image, 0.6, votes=3 if record.takes_votes else 1)
         noise = Noise(seed=0, stage="selection", image=0, sigma=0.6)
-        outcome = predict(METHODS[method], pipeline, query, torch.arange(8), noise)
-        real = (outcome.shared.evaluations + outcome.votes.evaluations) / 8
-        expected = work_per_sample(method, schedule, pipeline.grid, query).diffusion
-        if method == "adds":
+        before = pipeline.denoiser.evaluations
+        method(name).vote(pipeline, query, torch.arange(8), noise)
+        real = (pipeline.denoiser.evaluations - before) / 8
+        expected = method(name).work(schedule, pipeline.grid, query).diffusion
+        if name == "adds":
             assert real <= expected
-        elif method == "adds_oneshot":
+        elif name == "adds_oneshot":
             assert real >= expected
         else:
             assert real == expected
@@ -90,14 +90,14 @@ def test_measurements_come_before_assumptions(tmp_path):
         {"method": "carlini", "sigma": 1.0, "votes": 1, "n0": 1000, "n": 10_000, "seconds": [1100.0, 3300.0]}
     )
     counts.to_parquet(tmp_path / "counts.parquet")
-    table = estimate(PAPER, SETTINGS, LEADERS, [tmp_path / "counts.parquet"])
+    table = estimate(experiment(), [tmp_path / "counts.parquet"])
     rows = table.set_index(["method", "sigma", "votes"])
     assert rows.loc[("carlini", 1.0, 1), "seconds_per_sample"] == pytest.approx(0.2)
     one, many = rows.loc[("carlini", 1.0, 1)], rows.loc[("adds", 2.0, 5)]
     assert not many["measured"]
     ratio = many["teraflop_per_sample"] / one["teraflop_per_sample"]
     assert many["seconds_per_sample"] == pytest.approx(0.2 * ratio)
-    assert "measured seconds per sample (1 of 18 settings" in summary(table, PAPER)
+    assert "measured seconds per sample (1 of 18 settings" in summary(table, experiment())
 
 
 @pytest.mark.workflow

@@ -8,34 +8,33 @@ import resource
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import torch
 from tqdm import tqdm
 
-from adds.data.digits import prepare_digits
+from adds.data.images import Picture
 from adds.diffusion.batching import Batches
-from adds.diffusion.denoiser import Denoiser
-from adds.diffusion.schedule import evenly_spaced
 from adds.machine.logs import exit_when_terminated
-from adds.models.pipeline import BatchedClassifier, Pipeline
-from adds.sampling.job import count_shard
-from adds.sampling.ledger import Ledger
+from adds.sampling import ledger
+from adds.sampling.ledger import FamilyLedgers, Ledger
 from adds.sampling.sampler import Sampler
 from adds.sampling.stopping import SampleSize
-from tests.conftest import GaussianWorld, random_unet, sign_of_first_coordinate, unet_pipeline
+from tests.conftest import random_unet, unet_pipeline
+from tests.test_ledger import IDENTITY, LEADER, images_of, job, sampler_in_closed_form
 
 context = multiprocessing.get_context("fork")
-IDENTITY = {"method": "adds", "seed": 0}
-CHUNK = 8
+IMAGES = images_of(0, 1, 2)
+SIZE = SampleSize(n0=16, n=40)
 
 
-class Reporting(Ledger):
+class Reporting(FamilyLedgers):
     """Tells through a pipe how many samples are on disk."""
 
-    def __init__(self, path, pipe):
-        super().__init__(path, IDENTITY, patience=0.1)
+    def __init__(self, store, pipe, patience):
+        super().__init__(store, IDENTITY, list(IMAGES), LEADER, patience=patience)
         self.pipe = pipe
 
     def append(self, chunk):
@@ -43,40 +42,14 @@ class Reporting(Ledger):
         self.pipe.send((chunk.image, chunk.stage, chunk.first_sample + len(chunk)))
 
 
-@pytest.fixture(scope="module")
-def images(tmp_path_factory):
-    return prepare_digits(tmp_path_factory.mktemp("digits")).head(3).assign(label=0)
-
-
-def job(schedule, images, ledger) -> pd.DataFrame:
-    torch.set_num_threads(1)
-    pipeline = Pipeline(
-        Denoiser(GaussianWorld(schedule, tau=0.3), schedule, batch_size=16),
-        BatchedClassifier(sign_of_first_coordinate, classes=2, batch_size=16),
-        schedule.respaced(evenly_spaced(20, 1000)),
-    )
-    sampler = Sampler("adds", pipeline, sigma=0.6, votes=2, chunk_size=CHUNK, keep_oneshot=True)
-    size = SampleSize(n0=16, n=40)
-    counts = count_shard(
-        sampler.counter,
-        images,
-        image_size=8,
-        size=size,
-        ledger=ledger,
-        family=[],
-        identity=IDENTITY,
-        device="cpu",
-    )
-    return counts.drop(columns=["seconds"])
-
-
-def work(schedule, images, path, pipe, target, prepare=None):
+def work(schedule, store, pipe, target, prepare, patience):
     """What a job's process does: count, then write the counts under a temporary name and rename them."""
+    torch.set_num_threads(1)
     tqdm.set_lock(threading.RLock())  # its own lock is shared by forked processes, and may be held by a killed one
     if prepare:
         prepare()
     try:
-        counts = job(schedule, images, Reporting(path, pipe))
+        counts = job(sampler_in_closed_form(schedule).counter, IMAGES, Reporting(store, pipe, patience), SIZE)
     except (OSError, RuntimeError) as error:
         pipe.send(str(error))
         os._exit(1)
@@ -84,20 +57,51 @@ def work(schedule, images, path, pipe, target, prepare=None):
     target.with_suffix(".part").replace(target)
 
 
+class Job:
+    """A job whose processes are started one after the other, or at once."""
+
+    def __init__(self, schedule, folder):
+        self.schedule, self.store, self.target = schedule, folder / "ledger", folder / "counts.pickle"
+        self.path = FamilyLedgers(self.store, IDENTITY, list(IMAGES), LEADER).path
+
+    def start(self, prepare=None, *, target=None, patience=0.1):
+        ours, theirs = context.Pipe(duplex=False)
+        arguments = (self.schedule, self.store, theirs, target or self.target, prepare, patience)
+        process = context.Process(target=work, args=arguments)
+        process.start()
+        theirs.close()
+        return process, ours
+
+    def run(self, prepare=None):
+        """Let a process end; return everything that it said."""
+        process, pipe = self.start(prepare)
+        process.join()
+        return process.exitcode, told(pipe)
+
+    def on_disk(self):
+        chunks = Ledger(self.path, IDENTITY, read_only=True).all_chunks()
+        return {(chunk.image, chunk.stage, chunk.first_sample + len(chunk)) for chunk in chunks}
+
+    def counts(self):
+        return pd.read_pickle(self.target)
+
+
 @pytest.fixture
-def uninterrupted(schedule, images, tmp_path):
-    ledger = Ledger(tmp_path / "whole.jsonl", IDENTITY)
-    counts = job(schedule, images, ledger)
-    ledger.close()
-    return counts
+def faulty(schedule, tmp_path):
+    return Job(schedule, tmp_path)
 
 
-def start(schedule, images, path, target, prepare=None):
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(schedule, images, path, theirs, target, prepare))
-    process.start()
-    theirs.close()
-    return process, ours
+@pytest.fixture(scope="module")
+def whole(schedule, tmp_path_factory):
+    """The job without interruption."""
+    found = Job(schedule, tmp_path_factory.mktemp("whole"))
+    assert found.run()[0] == 0
+    return found
+
+
+@pytest.fixture
+def uninterrupted(whole):
+    return whole.counts()
 
 
 def told(pipe):
@@ -111,22 +115,12 @@ def told(pipe):
     return messages
 
 
-def on_disk(path):
-    ledger = Ledger(path, IDENTITY, read_only=True)
-    return {
-        (chunk.image, chunk.stage, chunk.first_sample + len(chunk))
-        for chunks in ledger._chunks.values()
-        for chunk in chunks
-    }
-
-
-def test_kills_at_random_moments(schedule, images, tmp_path, uninterrupted):
+def test_kills_at_random_moments(faulty, uninterrupted):
     """SIGKILL until the job gets through, dozens of times: nothing that was on disk is lost or drawn twice."""
     rng, kills = random.Random(0), 0
-    path, target = tmp_path / "shard.jsonl", tmp_path / "counts.pickle"
     drawn = []
     while kills < 40:
-        process, pipe = start(schedule, images, path, target)
+        process, pipe = faulty.start()
         stop_after = rng.choice([0, 0, 1, 1, 2])  # messages, and then a random part of the next chunk
         seen = []
         try:
@@ -140,83 +134,125 @@ def test_kills_at_random_moments(schedule, images, tmp_path, uninterrupted):
         kills += 1
         seen += told(pipe)
         drawn += seen
-        if path.exists() and path.stat().st_size:
-            assert set(seen) <= on_disk(path)
-        if target.exists():  # it got through: begin a new job
-            pd.testing.assert_frame_equal(pd.read_pickle(target), uninterrupted)
-            target.unlink()
-            path.unlink()
+        assert set(seen) <= faulty.on_disk()
+        if faulty.target.exists():  # it got through: begin a new job
+            pd.testing.assert_frame_equal(faulty.counts(), uninterrupted)
+            faulty.target.unlink()
+            faulty.path.unlink()
             drawn = []
-    process, pipe = start(schedule, images, path, target)
-    process.join()
-    drawn += told(pipe)
-    pd.testing.assert_frame_equal(pd.read_pickle(target), uninterrupted)
+    drawn += faulty.run()[1]
+    pd.testing.assert_frame_equal(faulty.counts(), uninterrupted)
     assert len(drawn) == len(set(drawn)), "no chunk that was on disk has been drawn again"
 
 
-def test_terminated_jobs_say_so_and_exit_at_once(schedule, images, tmp_path, uninterrupted):
-    path, target, log = tmp_path / "shard.jsonl", tmp_path / "counts.pickle", tmp_path / "job.log"
+def test_terminated_jobs_say_so_and_exit_at_once(faulty, tmp_path, uninterrupted):
+    log = tmp_path / "job.log"
 
     def prepare():
         logging.basicConfig(filename=log, level=logging.INFO, force=True)
         exit_when_terminated("samples are on disk")
 
-    process, pipe = start(schedule, images, path, target, prepare)
+    process, pipe = faulty.start(prepare)
     pipe.recv()
     os.kill(process.pid, signal.SIGTERM)
     process.join(60)
     assert process.exitcode == 128 + signal.SIGTERM
     assert "terminated: samples are on disk" in log.read_text()
-    process, _ = start(schedule, images, path, target)
-    process.join()
-    pd.testing.assert_frame_equal(pd.read_pickle(target), uninterrupted)
+    faulty.run()
+    pd.testing.assert_frame_equal(faulty.counts(), uninterrupted)
 
 
-def test_a_full_disk_is_an_error_and_the_next_run_goes_on(schedule, images, tmp_path, uninterrupted):
-    path, target = tmp_path / "shard.jsonl", tmp_path / "counts.pickle"
-
+@pytest.mark.parametrize("most", [100, 2000], ids=["in the header", "in a chunk"])
+def test_a_full_disk_is_an_error_and_the_next_run_goes_on(faulty, uninterrupted, most):
     def prepare():
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # pytest's is a file too, with a limit too
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # the third write or so ends in the middle
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))  # a write ends in the middle
 
-    process, pipe = start(schedule, images, path, target, prepare)
-    process.join()
-    assert process.exitcode == 1
-    *kept, error = told(pipe)
+    exitcode, [*kept, error] = faulty.run(prepare)
+    assert exitcode == 1
     assert "samples could not be written" in error
-    assert str(path) in error
-    assert kept
-    assert set(kept) == on_disk(path)
-    assert path.stat().st_size == 1000, "the write that failed left a part of a record"
-    process, _ = start(schedule, images, path, target)
-    process.join()
-    pd.testing.assert_frame_equal(pd.read_pickle(target), uninterrupted)
+    assert str(faulty.path) in error
+    assert bool(kept) == (most > 100)
+    assert set(kept) == faulty.on_disk()
+    assert faulty.path.stat().st_size == most, "the write that failed left a part of a record"
+    again = faulty.run()[1]
+    assert not set(kept) & set(again)
+    pd.testing.assert_frame_equal(faulty.counts(), uninterrupted)
 
 
-def test_a_truncated_and_a_foreign_ledger(schedule, images, tmp_path, uninterrupted):
-    whole = (tmp_path / "whole.jsonl").read_bytes()
-    path, target = tmp_path / "shard.jsonl", tmp_path / "counts.pickle"
-    for content in (whole[: len(whole) // 2], whole.replace(b'"seed":0', b'"seed":1'), b"not a ledger\n"):
-        path.write_bytes(content)
-        process, _ = start(schedule, images, path, target)
-        process.join()
-        pd.testing.assert_frame_equal(pd.read_pickle(target), uninterrupted)
-        target.unlink()
-    assert len(list(tmp_path.glob("*.aside"))) == 2
+def half(path):
+    content = path.read_bytes()
+    return content[: len(content) // 2]
 
 
-def test_two_processes_on_one_job(schedule, images, tmp_path, uninterrupted):
-    path, target = tmp_path / "shard.jsonl", tmp_path / "counts.pickle"
-    first, pipe = start(schedule, images, path, target)
-    pipe.recv()
-    os.kill(first.pid, signal.SIGSTOP)
-    second, other_pipe = start(schedule, images, path, tmp_path / "other.pickle")
+def of_another_seed(path):
+    """Return the same chunks under an intact header of another identity."""
+    other = Ledger(path.with_suffix(".other"), {**IDENTITY, "seed": 1})
+    for chunk in Ledger(path, IDENTITY, read_only=True).all_chunks():
+        other.append(chunk)
+    other.close()
+    return other.path.read_bytes()
+
+
+def not_a_ledger(_path):
+    return b"not a ledger\n"
+
+
+@pytest.mark.parametrize("damaged", [half, of_another_seed, not_a_ledger])
+def test_a_truncated_and_a_foreign_ledger(faulty, whole, uninterrupted, damaged):
+    content = damaged(whole.path)
+    faulty.path.parent.mkdir(parents=True)
+    faulty.path.write_bytes(content)
+    faulty.run()
+    pd.testing.assert_frame_equal(faulty.counts(), uninterrupted)
+    assert faulty.on_disk() == whole.on_disk()
+    aside = [file.read_bytes() for file in faulty.path.parent.glob("*.aside")]
+    assert aside == ([] if damaged is half else [content]), "what isn't ours is kept"
+
+
+def stopped(faulty):
+    """Start a process of the job and stop it while it holds the ledger's lock."""
+    process, pipe = faulty.start()
+    message = pipe.recv()
+    os.kill(process.pid, signal.SIGSTOP)
+    return process, pipe, message
+
+
+def test_a_second_process_on_one_job_gives_up(faulty, tmp_path, uninterrupted):
+    first, _, _ = stopped(faulty)
+    second, pipe = faulty.start(target=tmp_path / "other.pickle")
     second.join()
     assert second.exitcode == 1
-    assert "another process is drawing samples into" in other_pipe.recv()
+    assert f"another process is drawing samples into {faulty.path}" in pipe.recv()
     os.kill(first.pid, signal.SIGCONT)
     first.join()
-    pd.testing.assert_frame_equal(pd.read_pickle(target), uninterrupted)
+    pd.testing.assert_frame_equal(faulty.counts(), uninterrupted)
+
+
+@pytest.mark.parametrize("end", [signal.SIGCONT, signal.SIGKILL])
+def test_a_second_process_that_gets_the_lock_draws_only_what_the_first_left(
+    faulty, whole, tmp_path, uninterrupted, monkeypatch, end
+):
+    waits = context.Event()
+
+    def sleep(_):
+        waits.set()
+        time.sleep(0.02)
+
+    monkeypatch.setattr(ledger, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    first, first_pipe, message = stopped(faulty)
+    second, second_pipe = faulty.start(target=tmp_path / "other.pickle", patience=600)
+    assert waits.wait(60)
+    os.kill(first.pid, end)
+    first.join()
+    second.join()
+    by_first, by_second = {message, *told(first_pipe)}, told(second_pipe)
+    assert not by_first & set(by_second)
+    assert by_first | set(by_second) == faulty.on_disk() == whole.on_disk()
+    assert bool(by_second) == (end == signal.SIGKILL)
+    pd.testing.assert_frame_equal(pd.read_pickle(tmp_path / "other.pickle"), uninterrupted)
+    assert faulty.target.exists() == (end == signal.SIGCONT)
 
 
 class SmallMemory:
@@ -236,7 +272,7 @@ def test_batches_shrink_until_they_fit(schedule, image, caplog):
     def counts(network, batch_size):
         pipeline = unet_pipeline(schedule, network, batch_size)
         sampler = Sampler("adds", pipeline, sigma=0.6, votes=2, chunk_size=64)
-        return sampler.count(image, index=0, stage="estimation", limit=64).counts.tolist()
+        return sampler.count(Picture.of(image), stage="estimation", limit=64).counts.tolist()
 
     small = SmallMemory(random_unet(), most=20)
     assert counts(small, 64) == counts(random_unet(), 16)

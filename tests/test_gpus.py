@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from adds import gpus
+from adds.machine import gpus
 from adds.machine.gpus import VISIBLE, claim, lock_folder, take_gpu, visible_gpus
 
 context = multiprocessing.get_context("fork")

@@ -2,18 +2,24 @@ import numpy as np
 import pytest
 import torch
 
+from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.noise import SHARED, Noise
-from adds.methods.adds import adds, adds_oneshot, guide
-from adds.methods.base import Query, predict
-from adds.methods.carlini import carlini
-from adds.methods.densepure import densepure
+from adds.methods import adds, adds_oneshot, carlini, densepure
+from adds.methods.adds import guide
+from adds.methods.base import Query, method
+from adds.methods.privacy import squared_budget
+from adds.models.pipeline import Pipeline
 from adds.registry import METHODS
 from adds.sampling.votes import majority
 from tests.conftest import unet_pipeline
+from tests.soundness.test_step import Uneven
 
 
-def evaluations(outcome):
-    return outcome.shared.evaluations + outcome.votes.evaluations
+def evaluations(module, pipeline, query):
+    """How many evaluations a method's vote on all samples takes."""
+    before = pipeline.denoiser.evaluations
+    module.vote(pipeline, query, SAMPLES, noise_of(query.sigma))
+    return pipeline.denoiser.evaluations - before
 
 
 def noise_of(sigma):
@@ -46,8 +52,7 @@ def pipeline(schedule, unet):
 def test_densepure_steps_and_shared_first_evaluation(pipeline, image):
     """At sigma 1.0 the chain has 8 steps; 5 votes share the first evaluation."""
     for votes, expected in ((1, 8), (5, 1 + 5 * 7)):
-        outcome = predict(densepure, pipeline, Query(image, 1.0, votes), SAMPLES, noise_of(1.0))
-        assert evaluations(outcome) == len(SAMPLES) * expected
+        assert evaluations(densepure, pipeline, Query(image, 1.0, votes)) == len(SAMPLES) * expected
 
 
 def test_adds_spends_no_evaluation_twice(pipeline, image):
@@ -55,15 +60,14 @@ def test_adds_spends_no_evaluation_twice(pipeline, image):
     guided_evaluations = int((19 - guided.steps).sum())
     rest = guided.steps + 1  # evaluations of one continuation, step 0 included
     for votes in (1, 5):
-        outcome = predict(adds, pipeline, Query(image, 1.0, votes), SAMPLES, noise_of(1.0))
-        assert evaluations(outcome) == guided_evaluations + int((1 + votes * (rest - 1)).sum())
-    oneshot = predict(adds_oneshot, pipeline, Query(image, 1.0), SAMPLES, noise_of(1.0))
-    assert evaluations(oneshot) == guided_evaluations + len(SAMPLES)
+        of_votes = int((1 + votes * (rest - 1)).sum())
+        assert evaluations(adds, pipeline, Query(image, 1.0, votes)) == guided_evaluations + of_votes
+    assert evaluations(adds_oneshot, pipeline, Query(image, 1.0)) == guided_evaluations + len(SAMPLES)
 
 
 def test_carlini_is_one_evaluation_at_t_star(pipeline, image, schedule):
     before = pipeline.denoiser.evaluations
-    purified = carlini(pipeline, Query(image, 0.5), SAMPLES, noise_of(0.5))
+    purified = carlini.purify(pipeline, Query(image, 0.5), SAMPLES, noise_of(0.5))
     assert pipeline.denoiser.evaluations - before == len(SAMPLES)
     t_star = schedule.first_as_noisy_as(0.5)
     abar = schedule.alphas_bar[t_star]
@@ -75,48 +79,47 @@ def test_carlini_is_one_evaluation_at_t_star(pipeline, image, schedule):
 
 
 def test_densepure_exact_enters_at_t_star(pipeline, image, schedule):
-    query = Query(image, 1.0, start="exact")
+    query = Query(image, 1.0, options={"start": "exact"})
     t_star = schedule.first_as_noisy_as(1.0)
-    outcome = predict(densepure, pipeline, query, SAMPLES, noise_of(1.0))
     below = sum(t < t_star for t in pipeline.grid.timesteps)
-    assert evaluations(outcome) == len(SAMPLES) * (below + 1)
+    assert evaluations(densepure, pipeline, query) == len(SAMPLES) * (below + 1)
 
 
-@pytest.mark.parametrize("method", [adds, densepure])
-def test_the_first_vote_of_five_is_the_single_vote(pipeline, image, method):
-    one = method(pipeline, Query(image, 1.0, 1), SAMPLES, noise_of(1.0))
-    five = method(pipeline, Query(image, 1.0, 5), SAMPLES, noise_of(1.0))
+@pytest.mark.parametrize("module", [adds, densepure])
+def test_the_first_vote_of_five_is_the_single_vote(pipeline, image, module):
+    one = module.purify(pipeline, Query(image, 1.0, 1), SAMPLES, noise_of(1.0))
+    five = module.purify(pipeline, Query(image, 1.0, 5), SAMPLES, noise_of(1.0))
     first = five.vote == 1
     order = one.owner.argsort(), five.owner[first].argsort()
     torch.testing.assert_close(one.images[order[0]], five.images[first][order[1]], rtol=1e-4, atol=1e-4)
 
 
 def test_votes_of_one_sample_differ(pipeline, image):
-    five = adds(pipeline, Query(image, 1.0, 5), SAMPLES[:1], noise_of(1.0))
+    five = adds.purify(pipeline, Query(image, 1.0, 5), SAMPLES[:1], noise_of(1.0))
     assert sorted(five.vote.tolist()) == [1, 2, 3, 4, 5]
     assert len({tuple(row.flatten().tolist()) for row in five.images}) == 5
 
 
 def test_the_first_prediction_of_adds_is_adds_oneshot(pipeline, image):
-    five = adds(pipeline, Query(image, 1.0, 5), SAMPLES, noise_of(1.0))
-    oneshot = adds_oneshot(pipeline, Query(image, 1.0), SAMPLES, noise_of(1.0))
+    five = adds.purify(pipeline, Query(image, 1.0, 5), SAMPLES, noise_of(1.0))
+    oneshot = adds_oneshot.purify(pipeline, Query(image, 1.0), SAMPLES, noise_of(1.0))
     torch.testing.assert_close(five.first, oneshot.images, rtol=1e-4, atol=1e-4)
 
 
 def test_unspent_budget_leaves_nothing_random_after_guidance(pipeline, image):
     """At a tiny sigma the budget outlasts the chain: all ADDS variants agree, one image stands for all votes."""
     query = Query(image, 0.02, 5)
-    five = adds(pipeline, query, SAMPLES, noise_of(0.02))
+    five = adds.purify(pipeline, query, SAMPLES, noise_of(0.02))
     assert set(five.vote.tolist()) == {SHARED}
-    oneshot = adds_oneshot(pipeline, query, SAMPLES, noise_of(0.02))
+    oneshot = adds_oneshot.purify(pipeline, query, SAMPLES, noise_of(0.02))
     torch.testing.assert_close(five.images[five.owner.argsort()], oneshot.images)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_predicts_a_class_per_sample(pipeline, image, method):
-    outcome = predict(METHODS[method], pipeline, Query(image, 0.7), SAMPLES, noise_of(0.7))
-    assert outcome.ballots.shape == (len(SAMPLES), 1)
-    assert bool(((outcome.ballots >= 0) & (outcome.ballots < 10)).all())
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_predicts_a_class_per_sample(pipeline, image, name):
+    outcome = method(name).vote(pipeline, Query(image, 0.7), SAMPLES, noise_of(0.7))
+    assert outcome.classes.shape == (len(SAMPLES), 1)
+    assert bool(((outcome.classes >= 0) & (outcome.classes < 10)).all())
     assert 0 < outcome.budget_share <= 1
 
 
@@ -132,7 +135,6 @@ def test_every_method_predicts_a_class_per_sample(pipeline, image, method):
         ({"sigma": float("inf")}, "sigma is inf"),
         ({"votes": 0}, "votes is 0"),
         ({"guidance_scale": 1.1}, "guidance_scale is 1.1"),
-        ({"start": "late"}, "start is 'late'"),
     ],
 )
 def test_bad_queries(image, changes, message):
@@ -140,9 +142,36 @@ def test_bad_queries(image, changes, message):
         Query(**{"image": image, "sigma": 0.5, **changes})
 
 
+def test_options_are_those_of_the_record(pipeline, image):
+    with pytest.raises(ValueError, match="start is 'late': densepure takes grid or exact"):
+        densepure.vote(pipeline, Query(image, 1.0, options={"start": "late"}), SAMPLES, noise_of(1.0))
+    with pytest.raises(ValueError, match="method 'magic' doesn't exist: choose one of rs, carlini"):
+        method("magic")
+
+
+def test_adds_records_where_guidance_ended(schedule, pipeline, image):
+    """The timestep of the state that comes next, and how much of the image took the last guided step unguided."""
+    uneven = Pipeline(Denoiser(Uneven(), schedule, batch_size=8), pipeline.classifier, pipeline.grid)
+    query, spent, before = Query(image, 0.6, guidance_scale=0.5), {}, {}
+
+    def observe(step):
+        for sample, costs in zip(step.samples.tolist(), step.spent, strict=True):
+            earlier = spent.get(sample, torch.zeros(1))
+            before[sample] = float((earlier > (1 - 1e-4) * squared_budget(0.6)).float().mean())
+            spent[sample] = costs
+
+    guided = guide(uneven, query, SAMPLES, noise_of(0.6), observe)
+    for module in (adds, adds_oneshot):
+        outcome = module.vote(uneven, query, SAMPLES, noise_of(0.6))
+        assert outcome.stop_timestep.tolist() == [uneven.grid.timesteps[step] for step in guided.steps.tolist()]
+        assert outcome.spent_before.tolist() == pytest.approx([before[sample] for sample in SAMPLES.tolist()])
+        assert len(set(before.values())) > 1
+    oneshot = adds.vote(uneven, query, SAMPLES, noise_of(0.6)).contained["adds_oneshot"]
+    assert oneshot.tolist() == outcome.classes[:, 0].tolist()
+
+
 def test_an_even_number_of_votes_is_allowed(pipeline, image):
-    outcome = predict(densepure, pipeline, Query(image, 1.0, 2), SAMPLES, noise_of(1.0))
-    one = predict(densepure, pipeline, Query(image, 1.0, 1), SAMPLES, noise_of(1.0))
-    assert majority(outcome.ballots.numpy()).tolist() == majority(one.ballots.numpy()).tolist(), (
+    two, one = (densepure.vote(pipeline, Query(image, 1.0, votes), SAMPLES, noise_of(1.0)) for votes in (2, 1))
+    assert majority(two.classes.numpy()).tolist() == majority(one.classes.numpy()).tolist(), (
         "a tie of two goes to the first vote"
     )

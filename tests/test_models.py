@@ -1,46 +1,68 @@
-"""Loading networks and images: what is right loads, what is wrong is named."""
+"""Loading networks: what is right loads, what is wrong is named."""
 
-import io
 import json
+import os
 import pickle
-from dataclasses import asdict
 
-import numpy as np
 import pytest
 import torch
-from adds.assets import choose_device, load_classifier
-from adds.classifiers import (
-    BatchedClassifier,
-    SmallClassifier,
-    TimmClassifier,
-    TimmDescription,
-    import_timm,
-    load_small_classifier,
-)
-from adds.listing import first_images
-from PIL import Image
 from torch import nn
 
-from adds.data.digits import prepare_digits
-from adds.data.images import load_image
 from adds.diffusion.denoiser import Denoiser
+from adds.machine.devices import CPU, claim_device, resolve
+from adds.machine.gpus import VISIBLE
+from adds.models.pipeline import BatchedClassifier, load_pipeline
 from adds.models.unet import load_unet
-from adds.models.weights import describe_model, load_weights, read_description
+from adds.models.weights import (
+    DESCRIPTION,
+    WEIGHTS,
+    checksums,
+    describe_model,
+    load_weights,
+    read_tensors,
+    save_weights,
+    sha256_of,
+)
 from tests.conftest import TINY_UNET, random_unet
+
+
+def save_torch(network, path):
+    torch.save(network.state_dict(), path)
+
+
+FORMATS = pytest.mark.parametrize("save", [save_torch, save_weights], ids=["torch's format", "safetensors"])
 
 
 @pytest.fixture
 def checkpoint(tmp_path):
     path = tmp_path / "unet.pt"
-    torch.save(random_unet().state_dict(), path)
+    save_torch(random_unet(), path)
     return path
 
 
-def test_a_checkpoint_loads_whole(checkpoint):
+@FORMATS
+def test_a_checkpoint_loads_whole(tmp_path, save):
+    save(random_unet(), tmp_path / WEIGHTS)
     x, t = torch.randn(2, 1, 8, 8), torch.tensor([3, 500])
-    loaded = load_unet(checkpoint, TINY_UNET)
+    loaded = load_unet(tmp_path / WEIGHTS, TINY_UNET)
     assert all(torch.equal(loaded.state_dict()[name], value) for name, value in random_unet().state_dict().items())
     assert float((loaded(x, t) - random_unet()(x, t)).abs().max()) < 1e-5  # attention is fused
+
+
+def test_the_format_is_told_by_the_content(tmp_path):
+    network = nn.Linear(2, 3)
+    save_weights(network, tmp_path / "wrong.pt")
+    save_torch(network, tmp_path / "wrong.safetensors")
+    for name in ("wrong.pt", "wrong.safetensors"):
+        tensors = read_tensors(tmp_path / name)
+        assert tensors.keys() == {"weight", "bias"}
+        assert torch.equal(tensors["weight"], network.weight)
+
+
+def test_weights_are_saved_whatever_their_memory_format(tmp_path):
+    network = nn.Conv2d(4, 8, 3).to(memory_format=torch.channels_last)
+    save_weights(network, tmp_path / WEIGHTS)
+    assert torch.equal(read_tensors(tmp_path / WEIGHTS)["weight"], network.weight)
 
 
 @pytest.mark.parametrize(
@@ -67,22 +89,36 @@ class Bomb:
         return (print, ("a pickle ran code",))
 
 
-def test_checkpoints_can_not_run_code(tmp_path, capsys):
-    path = tmp_path / "bomb.pt"
-    torch.save({"weight": Bomb()}, path)
+def save_bomb(path, kind):
+    """Write a file that runs code when it is unpickled: as torch saves, as it once did, or as a bare pickle."""
+    if kind == "pickle":
+        path.write_bytes(pickle.dumps({"weight": Bomb()}))
+    else:
+        torch.save({"weight": Bomb()}, path, _use_new_zipfile_serialization=kind == "zip")
+    return path
+
+
+BOMBS = pytest.mark.parametrize("kind", ["zip", "legacy", "pickle"])
+
+
+@BOMBS
+def test_checkpoints_can_not_run_code(tmp_path, capsys, kind):
     with pytest.raises(ValueError, match=r"bomb\.pt is not a checkpoint"):
-        load_weights(nn.Linear(1, 1), path)
+        load_weights(nn.Linear(1, 1), save_bomb(tmp_path / "bomb.pt", kind))
     assert "a pickle ran code" not in capsys.readouterr().out
 
 
 def test_other_files_are_not_checkpoints(tmp_path):
-    garbage, listed = tmp_path / "garbage.pt", tmp_path / "list.pt"
-    garbage.write_bytes(pickle.dumps("hello") + b"garbage")
-    torch.save([torch.zeros(1)], listed)
-    with pytest.raises(ValueError, match=r"garbage\.pt is not a checkpoint"):
-        load_weights(nn.Linear(1, 1), garbage)
-    with pytest.raises(ValueError, match="not a state dict"):
-        load_weights(nn.Linear(1, 1), listed)
+    path, listed = tmp_path / "garbage.pt", tmp_path / "list.pt"
+    save_weights(nn.Linear(8, 8), path)
+    for garbage in (pickle.dumps("hello") + b"garbage", b"", b"P", b"PK", b"PK garbage", path.read_bytes()[:-1]):
+        path.write_bytes(garbage)
+        with pytest.raises(ValueError, match=r"garbage\.pt is not a checkpoint"):
+            load_weights(nn.Linear(8, 8), path)
+    for content in ([torch.zeros(1)], {"state_dict": {"weight": torch.zeros(1)}}, torch.zeros(1)):
+        torch.save(content, listed)
+        with pytest.raises(ValueError, match="not a state dict"):
+            load_weights(nn.Linear(1, 1), listed)
     with pytest.raises(FileNotFoundError):
         load_weights(nn.Linear(1, 1), tmp_path / "missing.pt")
 
@@ -107,32 +143,6 @@ def test_broken_networks_are_noticed(schedule):
         BatchedClassifier(nn.Identity(), classes=2, batch_size=0)
 
 
-def test_small_classifier_loads(tmp_path):
-    torch.save(SmallClassifier().state_dict(), tmp_path / "classifier.pt")
-    assert load_small_classifier(tmp_path / "classifier.pt")(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
-
-
-def test_timm_models_get_their_own_size_and_normalisation(tmp_path):
-    """A timm model with random weights, fed images of another size in [-1, 1]."""
-    network = import_timm().create_model("resnet10t", pretrained=False)
-    description = TimmDescription.of(network)
-    model = TimmClassifier(description).eval()
-    images = torch.rand(2, 3, 64, 64) * 2 - 1
-    seen = []
-    model.network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    assert model(images).shape == (2, 1000)
-    assert seen[0].shape[-2:] == model.input_size
-    restored = seen[0] * model.std + model.mean
-    assert float(restored.mean()) == pytest.approx(float((images + 1).mean() / 2), abs=0.02)
-    torch.save(model.network.state_dict(), tmp_path / "resnet.pt")
-    (tmp_path / "resnet.json").write_text(json.dumps(asdict(description)))
-    again = load_classifier(tmp_path / "resnet.pt", {"kind": "timm", "half_precision": True}, torch.device("cpu"))
-    assert torch.equal(again(images), model(images))
-    (tmp_path / "resnet.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"resnet\.json doesn't describe a timm model"):
-        TimmDescription.read(tmp_path / "resnet.json")
-
-
 def test_weights_of_half_precision_are_widened(checkpoint):
     state = {name: value.half() for name, value in torch.load(checkpoint, weights_only=True).items()}
     torch.save(state, checkpoint)
@@ -140,58 +150,71 @@ def test_weights_of_half_precision_are_widened(checkpoint):
 
 
 def test_a_model_that_was_exchanged_is_refused(tmp_path):
-    weights, description = tmp_path / "model.pt", tmp_path / "model.json"
+    weights = tmp_path / WEIGHTS
     weights.write_bytes(b"one network")
-    describe_model(weights, {"name": "one"}, description)
-    stored = read_description(weights, description)
-    assert stored["name"] == "one"
-    weights.touch()  # a new time alone doesn't matter
-    assert read_description(weights, description) == stored
-    weights.write_bytes(b"another network")
-    with pytest.raises(ValueError, match=r"model\.pt is not the file that .*model\.json describes any more"):
-        read_description(weights, description)
+    describe_model(tmp_path, {"name": "one", "mean": [0.5]})
+    stored = checksums(tmp_path)
+    assert stored == {"sha256": sha256_of(weights), "mean": [0.5]}
+    assert json.loads((tmp_path / DESCRIPTION).read_text())["name"] == "one"
+    os.utime(weights, ns=(0, 0))  # a new time alone doesn't matter
+    assert checksums(tmp_path) == stored
+    weights.write_bytes(b"two network")
+    with pytest.raises(ValueError, match=r"weights is not the file that .*description\.json describes any more"):
+        checksums(tmp_path)
 
 
-def test_no_gpu_is_said_plainly(monkeypatch):
+def test_a_file_that_is_linked_to_is_the_one_that_counts(tmp_path):
+    mine = tmp_path / "mine.pt"
+    mine.write_bytes(b"one network")
+    (tmp_path / WEIGHTS).symlink_to(mine)
+    describe_model(tmp_path, {})
+    assert checksums(tmp_path) == {"sha256": sha256_of(mine)}
+    mine.write_bytes(b"another network")
+    with pytest.raises(ValueError, match="describes any more"):
+        checksums(tmp_path)
+
+
+def test_a_pipeline_can_do_without_a_diffusion_model(tmp_path):
+    (tmp_path / "code.py").write_text("from torch import nn\nRANGE = (-1, 1)\nbuild = nn.Flatten\n")
+    (tmp_path / WEIGHTS).write_bytes(b"")
+    (tmp_path / DESCRIPTION).write_text(
+        json.dumps({"file": str(tmp_path / "code.py"), "code": sha256_of(tmp_path / "code.py")})
+    )
+    diffusion = {"schedule": "linear", "timesteps": 1000, "rescale_timesteps": False, "steps": 20}
+    pipeline = load_pipeline(
+        {"diffusion": diffusion, "classifier": {"kind": "python", "classes": 64}},
+        {"diffusion": 2, "classifier": 2},
+        diffusion=None,
+        classifier=tmp_path,
+        device=torch.device("cpu"),
+    )
+    assert pipeline.classifier.predict(torch.eye(64).view(64, 1, 8, 8)).tolist() == list(range(64))
+    assert pipeline.grid.timesteps[-1] == 999
+    with pytest.raises(ValueError, match="without a diffusion model"):
+        pipeline.denoiser.predict(torch.zeros(2, 1, 8, 8), pipeline.grid, 3)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert choose_device("auto").type == "cpu"
+    monkeypatch.setenv(VISIBLE, "")
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_no_gpu_is_said_plainly():
+    assert resolve("auto") == "cpu"
+    assert resolve("cpu") == "cpu"
+    for device in ("cpu", "auto"):
+        assert claim_device({"device": device, "jobs_per_gpu": 1}) == CPU
     with pytest.raises(ValueError, match="no GPU"):
-        choose_device("cuda")
+        resolve("cuda")
+    with pytest.raises(ValueError, match="no GPU"):
+        claim_device({"device": "cuda", "jobs_per_gpu": 1})
 
 
-def test_photographs_are_resized_and_cropped(tmp_path):
-    pixels = np.zeros((300, 600, 3), np.uint8)
-    pixels[:, 250:350] = 255  # a white bar in the middle survives the crop
-    path = tmp_path / "photo.png"
-    Image.fromarray(pixels).save(path)
-    image = load_image(path, size=64)
-    assert image.shape == (3, 64, 64)
-    assert float(image[:, :, 32].min()) == 1
-    assert float(image[:, :, 0].max()) == 0
-    assert 0 <= float(image.min()) <= float(image.max()) <= 1
-
-
-def test_grey_photographs_become_rgb(tmp_path):
-    Image.new("L", (40, 30), 128).save(tmp_path / "grey.png")
-    assert load_image(tmp_path / "grey.png", size=16).shape == (3, 16, 16)
-
-
-def test_a_broken_photograph_is_named(tmp_path):
-    buffer = io.BytesIO()
-    Image.new("RGB", (64, 64)).save(buffer, "JPEG")
-    path = tmp_path / "broken.jpeg"
-    path.write_bytes(buffer.getvalue()[:200])
-    with pytest.raises(ValueError, match=r"broken\.jpeg is not a readable image"):
-        load_image(path, size=16)
-
-
-def test_digits(tmp_path):
-    table = prepare_digits(tmp_path / "images")
-    assert len(table) == 400
-    assert table["index"].is_unique
-    image = load_image(table["file"][0], size=8)
-    assert image.shape == (1, 8, 8)
-    assert 0 <= float(image.min()) < float(image.max()) <= 1
-    assert first_images(table, 24).equals(table.head(24))
-    with pytest.raises(ValueError, match=r"dataset\.images is 401: this data set has 1 to 400"):
-        first_images(table, 401)
+@pytest.mark.usefixtures("no_gpu")
+def test_a_gpu_that_torch_can_not_use_is_an_error(monkeypatch):
+    monkeypatch.setattr("adds.machine.devices.take_gpu", lambda jobs_per_gpu: f"GPU for {jobs_per_gpu}")
+    with pytest.raises(ValueError, match="no GPU that torch can use"):
+        claim_device({"device": "auto", "jobs_per_gpu": 1})
+    assert claim_device({"device": "cpu", "jobs_per_gpu": 1}) == CPU

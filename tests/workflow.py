@@ -26,7 +26,7 @@ TINY = {
 
 def copy_project(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
-    for name in ("Snakefile", "workflow", "scripts", "config", "envs", "profiles"):
+    for name in ("Snakefile", "workflow", "scripts", "config", "envs", "profiles", "src", "weights"):
         source = PROJECT / name
         (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
     return folder

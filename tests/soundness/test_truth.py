@@ -13,8 +13,10 @@ import torch
 from scipy import integrate, stats
 
 from adds.certificates.certificate import certify
+from adds.data.images import Picture
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import evenly_spaced
+from adds.methods.base import Query
 from adds.methods.densepure import entry
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.sampling.sampler import Sampler
@@ -76,8 +78,7 @@ def exact_chain(method, sigma, schedule, grid):
     if method == "carlini":
         return Chain(1.0, 2 * sigma)  # the x0 prediction keeps the sign
     if method == "densepure":
-        query = type("Query", (), {"start": "grid", "sigma": sigma})
-        chain, step = entry(schedule, grid, query)
+        chain, step = entry(schedule, grid, Query(torch.zeros(1, 1, 2), sigma))
         root = np.sqrt(chain.alphas_bar[step])
         return Chain(root, root * 2 * sigma, *unguided_rest(chain, step))
     signal, variance, budget = 0.0, 1.0, 1 / (2 * sigma) ** 2
@@ -121,8 +122,9 @@ def test_certificates_against_the_truth(schedule, pipeline, method, votes):
             side = rng.choice([-1, 1])
             image = torch.full((1, 1, 2), 0.5)
             image[0, 0, 0] += side * distance
+            picture = Picture.of(image, number=index)
             counts = {
-                stage: sampler.count(image, index=index, stage=stage, limit=n).counts
+                stage: sampler.count(picture, stage=stage, limit=n).counts
                 for stage, n in (("selection", N0), ("estimation", N))
             }
             found = certify(**counts, sigma=sigma, alpha=ALPHA)

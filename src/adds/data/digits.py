@@ -25,7 +25,8 @@ class Digits:
         return len(self.labels)
 
     def __getitem__(self, chosen: NDArray[np.int64]) -> "Digits":
-        return Digits(self.images[chosen], self.labels[chosen], self.numbers[chosen])
+        # Plain indexing would give the one channel another stride, and torch's convolutions another rounding.
+        return Digits(self.images.take(chosen, axis=0), self.labels[chosen], self.numbers[chosen])
 
 
 def load_all() -> Digits:

@@ -162,14 +162,14 @@ def train_classifier(
     torch.manual_seed(seed)
     network = SmallClassifier()
     optimizer = torch.optim.Adam(network.parameters())
-    images, labels = to_model(torch.from_numpy(train.images)), torch.from_numpy(train.labels)
+    images, labels = torch.from_numpy(train.images), torch.from_numpy(train.labels)
     log: list[Record] = []
     running = 0.0
     for step in tqdm(range(settings.steps), desc="classifier", unit="step", mininterval=5):
         for group in optimizer.param_groups:
             group["lr"] = _learning_rate(step, settings)
         chosen = torch.randint(len(train), (settings.batch_size,))
-        loss = functional.cross_entropy(network(images[chosen]), labels[chosen])
+        loss = functional.cross_entropy(network(to_model(images[chosen])), labels[chosen])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

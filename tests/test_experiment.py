@@ -1,0 +1,212 @@
+"""What a configuration means, and what is refused with which words: no Snakemake, milliseconds."""
+
+import json
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator, ValidationError
+
+from adds.experiment import ConfigError, Experiment, Setting, explain
+from adds.registry import METHODS
+from tests.workflow import PROJECT, TINY, merged
+
+SCHEMA = yaml.safe_load((PROJECT / "workflow/schemas/config.schema.yaml").read_text())
+
+
+def configured(*names, **changes):
+    """The paper's configuration, changed by files of config/ and by single keys."""
+    config = yaml.safe_load((PROJECT / "config/config.yaml").read_text())
+    for name in names:
+        config = merged(config, yaml.safe_load((PROJECT / f"config/{name}.yaml").read_text()))
+    return merged(config, changes)
+
+
+def understood(config):
+    """What the workflow makes of a configuration, or the one line that it prints."""
+    try:
+        Draft202012Validator(SCHEMA).validate(config)
+    except ValidationError as error:
+        raise ConfigError(explain(error)) from None
+    return Experiment.from_config(config, PROJECT)
+
+
+def digits(**changes):
+    return understood(merged(configured("digits"), merged(TINY, changes)))
+
+
+def paper(**changes):
+    return understood(configured(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sampling": {"nn": 5}}, "sampling.nn: there is no such key, did you mean `n`? (config/README.md explains"),
+        ({"sampl": {"n": 5}}, "sampl: there is no such key, did you mean `sampling`?"),
+        ({"diffusion": {"checkpoint": "x.pt"}}, "diffusion.checkpoint: there is no such key"),
+        ({"sigmas": [0.5, 2.5]}, "guidance_scale has no entry for sigma 2.5: ADDS needs one for each of sigmas"),
+        ({"sigmas": [0]}, "sigmas.0 is 0: it must be above 0"),
+        ({"methods": {"magic": {"votes": [1]}}}, "methods: there is no 'magic'; choose from rs, carlini, densepure"),
+        ({"methods": {"densepur": {"votes": [1]}}}, "there is no 'densepur', did you mean `densepure`?"),
+        ({"methods": {"adds": {"votes": [0]}}}, "methods.adds.votes.0 is 0: it must be at least 1"),
+        ({"methods": {"carlini": {"votes": [1, 5]}}}, "methods.carlini.votes is [1, 5]: carlini has no votes to take"),
+        ({"methods": {"densepure": {"start": "late"}}}, "methods.densepure.start: there is no 'late'; choose from grid"),
+        ({"methods": {"adds": {"start": "grid"}}}, "methods.adds.start: there is no such key"),
+        ({"methods": dict.fromkeys(METHODS)}, "methods: every method is null"),
+        ({"guidance_scale": {"0.5": 1.5}}, "guidance_scale.0.5 is 1.5: it must be at most 1"),
+        ({"guidance_scale": {"half": 0.5}}, "guidance_scale has the key 'half': keys must be sigmas"),
+        ({"sampling": {"n": 3}}, "sampling.n is 3: with sampling.alpha = 0.05 even 3 of 3 samples can't certify"),
+        ({"sampling": {"mode": "sequential", "n": 6}}, "sampling.n is 6"),
+        ({"sampling": {"mode": "sequential", "alpha": 0.4}}, "sampling.alpha is 0.4: sequential sampling needs at most"),
+        (
+            {"sampling": {"mode": "sequential", "n": 50, "stop": {"radii": [9.0]}}},
+            "sampling.stop.radii is [9.0]: with n = 50 and alpha = 0.05 no radius above",
+        ),
+        ({"sampling": {"stop": {"rule": "hope"}}}, 'sampling.stop.rule is "hope": choose from radii, tolerance, budget'),
+        ({"bound": "best"}, "bound: there is no 'best'; choose from cohen, two_sided"),
+        ({"diffusion": {"steps": 7}}, "diffusion.steps is 7: it must divide diffusion.timesteps, 1000"),
+        ({"dataset": {"images": 401}}, "dataset.images is 401: dataset.list, config/digits.csv, has 400"),
+        ({"dataset": {"images": 0}}, "dataset.images is 0: it must be at least 1"),
+        ({"dataset": {"name": "digit"}}, "dataset.name: there is no 'digit', did you mean `digits`?"),
+        ({"dataset": {"list": "nowhere.csv"}}, "dataset.list is 'nowhere.csv': there is no such file"),
+        ({"dataset": {"name": "files", "source": None}}, "dataset.source is missing: dataset.name files needs a folder"),
+        ({"classifier": {"kind": "large"}}, "classifier.kind: there is no 'large'; choose from timm, small, python"),
+        ({"classifier": {"kind": "python"}, "models": {"source": "given"}}, "classifier.file is missing"),
+        ({"classifier": {"kind": "timm"}, "models": {"source": "train"}}, "models.source is train: only the digits'"),
+        (
+            {"diffusion": {"training": None}, "models": {"source": "train"}},
+            "diffusion.training is missing: models.source: train needs steps, batch_size, learning_rate",
+        ),
+        ({"figures": {"votes": [7]}}, "figures.votes is [7]: no method takes so many votes"),
+        ({"seed": "zero"}, 'seed is "zero": it must be integer'),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_what_is_wrong_is_said_in_one_line(changes, message):
+    with pytest.raises(ConfigError) as error:
+        digits(**changes)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_key_is_named():
+    config = configured("digits")
+    del config["sampling"]["alpha"]
+    with pytest.raises(ConfigError, match=r"sampling\.alpha is missing \(config/README\.md"):
+        understood(config)
+
+
+def test_the_papers_jobs():
+    experiment = paper()
+    assert len(experiment.settings()) == 18
+    assert len(experiment.settings()) * len(experiment.shards()) == 4500
+    followers = [setting for setting in experiment.settings() if not experiment.leads(setting)]
+    assert len(followers) * len(experiment.shards()) == 2250
+    assert experiment.leader(Setting("adds_oneshot", "1.0", 1)) == Setting("adds", "1.0", 5)
+    assert experiment.leader(Setting("carlini", "2.0", 1)) == Setting("carlini", "2.0", 1)
+
+
+def test_shards_cover_the_images_and_more_images_only_add_some():
+    few, more = digits(dataset={"images": 5}), digits(dataset={"images": 9})
+    assert [(shard.first, shard.end) for shard in few.shards()] == [(0, 2), (2, 4), (4, 5)]
+    assert [shard.name for shard in more.shards()][:2] == ["00000", "00001"]
+    assert more.shards()[1] == few.shards()[1]
+    assert digits(dataset={"images": None}).images == 400
+
+
+@pytest.mark.parametrize(
+    ("changes", "methods"),
+    [
+        ({"seed": 1}, {"carlini", "densepure", "adds", "adds_oneshot"}),
+        ({"guidance_scale": {"0.5": 0.7}}, {"adds", "adds_oneshot"}),
+        ({"methods": {"densepure": {"votes": [1], "start": "exact"}}}, {"densepure"}),
+        ({"diffusion": {"steps": 10}}, {"carlini", "densepure", "adds", "adds_oneshot"}),
+        ({"diffusion": {"half_precision": True}}, {"carlini", "densepure", "adds", "adds_oneshot"}),
+        ({"diffusion": {"compile": True}}, set()),
+        ({"diffusion": {"batch_size": 3}}, set()),
+        ({"sampling": {"n": 99, "chunk_size": 3}}, set()),
+        ({"experiment": "other", "images_per_job": 3, "dataset": {"images": 7}, "device": "auto"}, set()),
+        ({"methods": {"adds": {"votes": [1, 9]}}}, set()),
+    ],
+    ids=str,
+)
+def test_the_identity_is_what_determines_a_ballot_and_nothing_else(changes, methods):
+    before, after = digits(), digits(**changes)
+    differing = {
+        method
+        for method in before.methods
+        if before.identity(Setting(method, "0.5", 1)) != after.identity(Setting(method, "0.5", 1))
+    }
+    assert differing == methods
+
+
+def test_rs_depends_on_no_diffusion_model():
+    before, after = (digits(methods={"rs": {"votes": [1]}}, diffusion={"steps": steps}) for steps in (20, 10))
+    assert before.identity(Setting("rs", "0.5", 1)) == after.identity(Setting("rs", "0.5", 1))
+
+
+def test_members_of_a_family_share_an_identity_and_others_do_not():
+    experiment = digits()
+    adds = experiment.identity(Setting("adds", "0.5", 5))
+    assert experiment.identity(Setting("adds", "0.5", 1)) == adds
+    assert experiment.identity(Setting("adds_oneshot", "0.5", 1)) == adds
+    assert experiment.identity(Setting("adds", "1.0", 5)) != adds
+    assert experiment.identity(Setting("densepure", "0.5", 1)) != adds
+
+
+def test_a_change_of_code_changes_the_familys_identity_only(monkeypatch):
+    import dataclasses
+
+    before = {method: digits().identity(Setting(method, "0.5", 1)) for method in digits().methods}
+    monkeypatch.setitem(METHODS, "adds_oneshot", dataclasses.replace(METHODS["adds_oneshot"], counts="other"))
+    after = {method: digits().identity(Setting(method, "0.5", 1)) for method in digits().methods}
+    assert {method for method in before if before[method] != after[method]} == {"adds", "adds_oneshot"}
+
+
+def test_the_machines_settings_are_no_part_of_a_job():
+    before = digits()
+    after = digits(device="auto", jobs_per_gpu=2, diffusion={"batch_size": 5, "compile": True})
+    setting, shard = before.settings()[0], before.shards()[0]
+    assert before.job(setting, shard) == after.job(setting, shard)
+    assert before.machine() != after.machine()
+
+
+def test_swapped_values_are_another_job():
+    """Snakemake compares params as a set of values: only one dict keeps n0 and n apart."""
+    one, other = digits(sampling={"n0": 20, "n": 30}), digits(sampling={"n0": 30, "n": 20})
+    setting, shard = one.settings()[0], one.shards()[0]
+    assert one.job(setting, shard) != other.job(setting, shard)
+
+
+@pytest.mark.parametrize(
+    ("changes", "moved"),
+    [
+        ({}, set()),
+        ({"experiment": "other", "diffusion": {"steps": 10}}, set()),
+        ({"seed": 1}, {"diffusion", "classifier"}),
+        ({"diffusion": {"training": {"steps": 30}}}, {"diffusion"}),
+        ({"classifier": {"training": {"steps": 30}}}, {"classifier"}),
+        ({"diffusion": {"unet": {"num_channels": 64}}}, {"diffusion", "compiled"}),
+        ({"dataset": {"crop": False}}, {"images"}),
+    ],
+    ids=str,
+)
+def test_a_models_folder_is_named_by_what_makes_it(changes, moved):
+    trained = {"models": {"source": "train"}}
+    before, after = digits(**trained), digits(**merged(trained, changes))
+    models = ("images", "diffusion", "classifier", "compiled")
+    assert {model for model in models if before.folder(model) != after.folder(model)} == moved
+
+
+def test_everything_that_rules_get_can_be_written_as_json():
+    """Snakemake keeps params as text."""
+    experiment = paper()
+    setting, shard = experiment.settings()[0], experiment.shards()[0]
+    for value in (experiment.job(setting, shard), experiment.plan(), experiment.identities(), experiment.config):
+        assert json.loads(json.dumps(value))
+
+
+@pytest.mark.parametrize("name", ["digits", "cifar10", "sequential", "paper_samples"])
+def test_every_configuration_that_is_shipped_is_understood(name):
+    files = [name] if name in ("digits", "cifar10") else ["digits", name]
+    assert understood(configured(*files)).settings()
