@@ -38,6 +38,7 @@ rule all:
         "<results>/certificates.csv",
         "<results>/provenance.json",
         "<results>/summary.txt",
+        all_identities(),
         all_figures(),
         all_tables(),
     localrule: True

@@ -28,7 +28,7 @@ logger = logging.getLogger("adds.certify")
 
 
 def sampler_loader(
-    job: dict, machine: dict, folders: dict[str, Path], compiled: str | None, device: str
+    job: dict, machine: dict, folders: dict[str, Path], compiled: Path | None, device: str
 ) -> Callable[[], "Sampler"]:
     """Return what loads the networks on first use: they aren't needed where every sample is on record."""
 
@@ -90,7 +90,8 @@ def main(job: dict, machine: dict, inputs, output: str) -> None:
     folders = {name: Path(inputs[name]).parent for name in ("diffusion", "classifier") if inputs.get(name)}
     models = {name: checksums(folder) for name, folder in folders.items()}
     identity = whole_identity(job["identity"], models, device.kind)
-    load = sampler_loader(job, machine, folders, inputs.get("compiled"), device.kind)
+    compiled = Path(inputs.compiled).parent if machine["compile"] and "diffusion" in folders else None
+    load = sampler_loader(job, machine, folders, compiled, device.kind)
 
     def draw(picture, **which):
         return load().draw(picture, **which)

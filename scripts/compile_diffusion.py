@@ -1,14 +1,22 @@
-"""Compile the diffusion model for this kind of processor, once for all certification jobs."""
+"""Compile the diffusion model for this kind of processor, once for all certification jobs, if that is asked for."""
 
-import torch
+from pathlib import Path
 
 from adds.machine.devices import claim_device
 from adds.machine.logs import configure_logging
-from adds.models.unet import compile_diffusion
+
+
+def main(recipe: dict, machine: dict, folder: Path) -> None:
+    if not machine["compile"]:
+        return
+    import torch
+
+    from adds.models.unet import compile_diffusion
+
+    torch.set_num_threads(machine["threads"])
+    compile_diffusion(recipe, torch.device(claim_device(machine).kind), folder)
+
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "compile_diffusion")
-    machine, output = snakemake.params.machine, snakemake.output
-    torch.set_num_threads(machine["threads"])
-    device = torch.device(claim_device(machine).kind)
-    compile_diffusion(snakemake.params.recipe, device, output.package, output.description)
+    main(snakemake.params.recipe, snakemake.params.machine, Path(snakemake.output[0]).parent)

@@ -10,7 +10,7 @@ from adds.machine.logs import configure_logging
 
 
 def main(recipe: dict, listed: str, classes: str | None, source: str | None, output) -> None:
-    rows = pd.read_csv(listed)
+    rows = pd.read_csv(listed, dtype={"class_name": str, "name": str}, keep_default_na=False, na_values={"label": [""]})
     if classes:
         check_labels(rows, classes)
     form = Form(recipe["image_size"], recipe["in_channels"], recipe["crop"])

@@ -14,7 +14,7 @@ if __name__ == "__main__":
     networks = {name: inputs.get(name) for name in ("diffusion", "classifier")}
     counts = merge_counts(
         inputs.counts,
-        pd.read_csv(inputs.images),
+        pd.read_csv(inputs.images, dtype={"pixels": str}),
         params["identities"],
         {name: checksums(Path(weights).parent) for name, weights in networks.items() if weights},
         partial=params["partial"],

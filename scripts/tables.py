@@ -8,7 +8,7 @@ from adds.machine.logs import configure_logging
 from adds.registry import in_order, title
 from adds.results.accuracy import accuracy_table, bounds_table, is_certified, paired_table, true_class_shares
 from adds.results.certified import by_bound
-from adds.results.tables import accuracy_cells, beside_paper, bounds_cells, paired_cells, write
+from adds.results.tables import accuracy_cells, beside_paper, bounds_cells, paired_cells, write, write_note
 from adds.sampling.job import SETTING
 
 
@@ -60,10 +60,14 @@ def main(certified: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame | No
         table = paired_table(shares, reference)
         stem = folder / "true_class_probability"
         write(table, paired_cells(table), value="mean", note=mark + note, partial=partial, stem=stem)
+    else:
+        for name in ("clean_accuracy", "true_class_probability"):
+            write_note(mark + "The images have no labels: nobody can say how many are right.", stem=folder / name)
     table = bounds_table(certified)
+    clean = "(in brackets clean accuracy, which no certified accuracy can exceed)" if labelled else "(no labels)"
     note = (
-        f"Percent of {images} images certified at r = 0 from the same counts: bound cohen → bound two_sided "
-        "(in brackets clean accuracy, which no certified accuracy can exceed); best two_sided in bold."
+        f"Percent of {images} images certified at r = 0 from the same counts: bound cohen → bound two_sided {clean}; "
+        "best two_sided in bold."
     )
     write(table, bounds_cells(table), value="two_sided", note=mark + note, partial=partial, stem=folder / "bounds")
 

@@ -1,13 +1,15 @@
 """Small worlds that the tests share."""
 
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import settings
 from torch import Tensor, nn
 
@@ -15,6 +17,7 @@ from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import Schedule, evenly_spaced
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.unet import build_unet, randomize
+from tests.own_data import certify_own_data
 from tests.workflow import copy_project, run
 
 torch.set_num_threads(1)
@@ -37,8 +40,8 @@ TINY_UNET = {
 class GaussianWorld:
     """Data N(0, tau^2 I) in the model's units: the optimal noise predictor is linear in x_t.
 
-    eps(x_t, t) = sqrt(1 - abar_t) / (abar_t tau^2 + 1 - abar_t) x_t. ``variance`` says where between its two ends the variance is:
-    halfway at 0. It may differ by coordinate.
+    eps(x_t, t) = sqrt(1 - abar_t) / (abar_t tau^2 + 1 - abar_t) x_t. ``variance`` says where between its two ends the
+    variance is, halfway at 0; it may differ by coordinate.
     """
 
     def __init__(self, schedule: Schedule, tau: float, variance: float | Tensor = 0.0) -> None:
@@ -99,14 +102,36 @@ def image() -> Tensor:
     return torch.tensor(np.random.default_rng(0).uniform(size=(1, 8, 8)), dtype=torch.float32)
 
 
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory) -> Path:
-    """Return a folder in which the tiny experiment has run whole, to its report."""
-    folder = copy_project(tmp_path_factory.mktemp("finished"))
+def once_for_all_workers(tmp_path_factory, name: str, build: Callable[[Path], None]) -> Path:
+    """Return a folder that ``build`` has filled, by whichever worker came first."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = shared / name
+    with FileLock(shared / f"{name}.lock"):
+        if not folder.exists():
+            building = shared / f"{name}.building"
+            build(building)
+            building.rename(folder)
+    return folder
+
+
+def run_the_tiny_experiment(folder: Path) -> None:
+    copy_project(folder)
     done = run(folder, "--report", "results/digits/report.html", "--report-after-run")
     assert done.returncode == 0, done.stdout + done.stderr
     (folder / "terminal.txt").write_text(done.stdout + done.stderr)
-    return folder
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> Path:
+    """Return a folder in which the tiny experiment has run whole, to its report."""
+    return once_for_all_workers(tmp_path_factory, "finished", run_the_tiny_experiment)
+
+
+@pytest.fixture(scope="session")
+def own_data(tmp_path_factory) -> Path:
+    """Return a folder in which a user's own images, classifier and diffusion model were certified, compiled."""
+    return once_for_all_workers(tmp_path_factory, "own_data", certify_own_data)
 
 
 @pytest.fixture

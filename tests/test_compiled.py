@@ -1,59 +1,60 @@
 """The compiled network computes the same; where it can't be made or isn't for this machine, jobs go on without."""
 
-import json
 import shutil
 import subprocess
 import sys
+import threading
+import time
 
+import numpy as np
 import pytest
 import torch
 import yaml
+from torch import nn
 
-from adds import compilation
-from adds.models.compiled import CompiledNetwork, load_package, make_package
+from adds.data.images import Picture
+from adds.diffusion.denoiser import Denoiser
+from adds.diffusion.schedule import evenly_spaced
+from adds.models import compiled as compilation
+from adds.models.compiled import CompiledNetwork, compiled_or_plain, package_for
 from adds.models.fast_unet import FusedAttention, UpsampledConvolution
-from adds.models.unet import untrained_unet
-from tests.conftest import TINY_UNET
+from adds.models.pipeline import BatchedClassifier, Pipeline
+from adds.models.unet import compilable, untrained_unet
+from adds.sampling.sampler import Sampler
+from tests.own_data import UNET
 from tests.workflow import PROJECT
 
 CPU = torch.device("cpu")
-SIZE = 32
-WHAT = {"facts": {"unet": "some", "precision": "float32"}, "shape": (1, SIZE, SIZE), "device": CPU}
+SIZE = UNET["image_size"]
+WHAT = compilable({"unet": UNET, "half_precision": False}, CPU)
 
 
-def network_with_everything(head_channels=8):
+def network_with_everything(**changes):
     """Return a network with fused attention and a folded convolution."""
-    network = untrained_unet(
-        {
-            **TINY_UNET,
-            "image_size": SIZE,
-            "attention_resolutions": [16],
-            "num_head_channels": head_channels,
-        }
-    )
+    network = untrained_unet({**UNET, **changes})
     assert any(isinstance(module, FusedAttention) for module in network.modules())
     assert any(isinstance(module, UpsampledConvolution) for module in network.modules())
     return network
 
 
-def make(folder):
-    package = folder / "compiled.pt2"
-    make_package(network_with_everything(), package, folder / "compiled.json", **WHAT)
-    return package
+@pytest.fixture
+def folder(own_data, tmp_path):
+    """A copy of what the workflow has compiled: compiling takes half a minute."""
+    return shutil.copytree(next(own_data.glob("resources/files/compiled-*")), tmp_path / "compiled")
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    return make(tmp_path_factory.mktemp("compiled"))
+@pytest.fixture
+def package(folder):
+    return next(folder.glob("*/compiled.pt2"))
 
 
-def test_the_same_values_whatever_else_is_in_the_batch(package):
+def test_the_same_values_whatever_else_is_in_the_batch(folder):
     """The weights are other ones than those that it was compiled with."""
     network = network_with_everything()
     torch.manual_seed(1)
     for parameter in network.parameters():
         parameter.data = 0.1 * torch.randn(parameter.shape)
-    compiled = load_package(network, package, **WHAT)
+    compiled = compiled_or_plain(network, folder, **WHAT)
     assert isinstance(compiled, CompiledNetwork)
     x_t, timesteps = torch.randn(8, 1, SIZE, SIZE), torch.full((8,), 500.0)
     with torch.inference_mode():
@@ -67,23 +68,47 @@ def test_the_same_values_whatever_else_is_in_the_batch(package):
 
 
 @pytest.mark.parametrize("fact", ["unet", "precision", "torch", "system", "processor"])
-def test_what_was_compiled_for_something_else_is_not_used(package, fact, tmp_path, caplog):
-    copy = tmp_path / "compiled.pt2"
-    copy.write_bytes(package.read_bytes())
-    described = json.loads(package.with_suffix(".json").read_text())
-    copy.with_suffix(".json").write_text(json.dumps({**described, fact: "other"}))
+def test_every_network_and_processor_has_a_package_of_its_own(folder, fact, monkeypatch):
+    """On another processor, with another torch or for another network it is compiled anew, beside what is there."""
+    there = set(folder.glob("*/compiled.pt2"))
+    asked = []
+    monkeypatch.setattr(compilation, "_try_to_compile", lambda _, package, **__: asked.append(package) or "no")
+    what = {**WHAT, "facts": {**WHAT["facts"], fact: "other"}} if fact in WHAT["facts"] else WHAT
+    here = compilation.target(CPU)
+    monkeypatch.setattr(compilation, "target", lambda _: {**here, fact: "other"} if fact in here else here)
     network = network_with_everything()
-    assert load_package(network, copy, **WHAT) is network
-    assert f"compiled for another {fact}" in caplog.text
+    assert compiled_or_plain(network, folder, **what) is network
+    assert len(asked) == 1
+    assert asked[0] not in there
+    assert compiled_or_plain(network, folder, **what) is network
+    assert len(asked) == 1, "what failed isn't tried again by every job"
 
 
-def test_a_broken_package_is_not_used(package, tmp_path, caplog):
-    copy = tmp_path / "compiled.pt2"
-    copy.write_bytes(package.read_bytes()[:1000])
-    copy.with_suffix(".json").write_text(package.with_suffix(".json").read_text())
+def test_a_broken_package_is_not_used(folder, package, caplog):
+    package.write_bytes(package.read_bytes()[:1000])
     network = network_with_everything()
-    assert load_package(network, copy, **WHAT) is network
-    assert "delete" in caplog.text
+    assert compiled_or_plain(network, folder, **WHAT) is network
+    assert f"delete {package.parent}" in caplog.text
+
+
+def test_two_jobs_compile_once(folder, package, monkeypatch):
+    """The second one waits for the first one's lock, and finds its package."""
+    made, description = [], package.with_suffix(".json")
+    kept = package.read_bytes()
+    description.unlink()
+
+    def slowly(_network, path, **_):
+        made.append(path)
+        time.sleep(0.3)
+        path.write_bytes(kept)
+
+    monkeypatch.setattr(compilation, "_try_to_compile", slowly)
+    jobs = [threading.Thread(target=package_for, args=(None, folder), kwargs=WHAT) for _ in range(2)]
+    for job in jobs:
+        job.start()
+    for job in jobs:
+        job.join()
+    assert made == [package]
 
 
 def test_random_weights_stay_in_the_range_of_half_precision():
@@ -122,33 +147,52 @@ def test_what_fails_on_a_gpu_is_tried_again_in_smaller_batches():
 def test_a_network_that_was_compiled_wrongly_is_thrown_away(package, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(compilation, "compile_network", lambda _, path, **__: shutil.copy(package, path))
     monkeypatch.setitem(compilation.MOST_DIFFERENCE, "cpu", 0.0)
-    thrown_away = make(tmp_path)
-    assert thrown_away.read_bytes() == b""
     network = network_with_everything()
-    assert load_package(network, thrown_away, **WHAT) is network
+    assert compiled_or_plain(network, tmp_path / "other", **WHAT) is network
+    assert next(tmp_path.glob("other/*/compiled.pt2")).read_bytes() == b""
     assert "from the original's, more than 0.0" in caplog.text
 
 
-def test_a_compiled_network_with_other_values_is_not_used(package, caplog):
+def test_a_compiled_network_with_other_values_is_not_used(folder, caplog):
     """Nothing but its values tells that attention was compiled with other heads."""
-    network = network_with_everything(head_channels=16)
-    assert load_package(network, package, **WHAT) is network
+    network = network_with_everything(num_head_channels=16)
+    assert compiled_or_plain(network, folder, **WHAT) is network
     assert "from the original's" in caplog.text
 
 
-def test_a_compiled_network_with_other_weights_is_not_used(package, caplog):
-    network = untrained_unet(TINY_UNET)
-    assert load_package(network, package, **WHAT) is network
+def test_a_compiled_network_with_other_weights_is_not_used(folder, caplog):
+    network = untrained_unet({**UNET, "attention_resolutions": []})
+    assert compiled_or_plain(network, folder, **WHAT) is network
     assert "a network with other weights" in caplog.text
+
+
+def test_compiled_and_plain_networks_cast_the_same_ballots(schedule, folder):
+    """They differ by rounding, which is why compiling is no part of a sample's identity."""
+    network = network_with_everything()
+    picture = Picture.of(np.random.default_rng(0).uniform(size=(1, SIZE, SIZE)))
+    torch.manual_seed(0)
+    classifier = nn.Sequential(nn.Flatten(), nn.Linear(SIZE * SIZE, 10)).requires_grad_(False)
+
+    def ballots(network):
+        grid = schedule.respaced(evenly_spaced(20, 1000))
+        denoiser = Denoiser(network, schedule, batch_size=25)
+        pipeline = Pipeline(denoiser, BatchedClassifier(classifier, classes=10, batch_size=25), grid)
+        return Sampler("adds", pipeline, 0.6).draw(picture, stage="estimation", first=0, count=100).ballots
+
+    compiled = compiled_or_plain(network, folder, **WHAT)
+    assert isinstance(compiled, CompiledNetwork)
+    plain = ballots(network)
+    assert len(np.unique(plain)) > 2
+    assert (ballots(compiled) == plain).mean() >= 0.98
 
 
 WITHOUT_COMPILER = """
 import sys
 from pathlib import Path
-from adds.models.compiled import load_package
-from tests.test_compilation import WHAT, make, network_with_everything
+from adds.models.compiled import compiled_or_plain
+from tests.test_compiled import WHAT, network_with_everything
 network = network_with_everything()
-assert load_package(network, make(Path(sys.argv[1])), **WHAT) is network
+assert compiled_or_plain(network, Path(sys.argv[1]) / "compiled", **WHAT) is network
 """
 
 

@@ -176,7 +176,7 @@ def test_the_shipped_list_agrees_with_the_shipped_classes():
 def test_lists_that_make_no_sense_are_refused(tmp_path, images):
     with pytest.raises(ValueError, match=f"{LIST['filename'][0]} the class n01440764 with label 1: .*csv has 0"):
         check_labels(LIST.assign(label=LIST["label"] + 1), CONFIG / "imagenet_classes.csv")
-    with pytest.raises(ValueError, match="the class n0 with label 0: .* has no such class"):
+    with pytest.raises(ValueError, match=r"the class n0 with label 0: .* has no such class"):
         check_labels(LIST.assign(wnid="n0"), CONFIG / "imagenet_classes.csv")
     with pytest.raises(ValueError, match="has no column filename, wnid"):
         read(tmp_path, images[["number", "label"]], FORM)

@@ -59,6 +59,12 @@ def test_photographs_are_resized_and_cropped():
     assert image[:, :, 0].max() == 0
 
 
+def test_the_shorter_side_becomes_the_size():
+    photo = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 31, 3), dtype=np.uint8))
+    expected = photo.resize((25, 16), Image.Resampling.BICUBIC).crop((4, 0, 20, 16))  # 31 x 16 / 20 = 24.8
+    assert np.array_equal(decode(encoded(photo), "photo.png", Form(16, 3)).transpose(1, 2, 0), expected)
+
+
 @pytest.mark.parametrize("crop", [True, False])
 def test_photographs_of_the_right_size_stay_as_they_are(crop):
     pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
@@ -86,7 +92,6 @@ def test_photographs_get_the_channels_that_are_needed(mode, channels):
     assert image.min() == 255
 
 
-@pytest.mark.xfail(strict=True, reason="Pillow's convert() clips 16-bit greys to 255")
 def test_deep_grey_is_not_clipped():
     deep = np.linspace(0, 2**16 - 1, 256).astype(np.uint16).reshape(16, 16)
     image = decode(encoded(Image.fromarray(deep)), "deep.png", Form(16, 1))
@@ -102,13 +107,17 @@ def test_a_broken_photograph_is_named(kind):
             decode(whole[:length], "broken.jpeg", Form(16, 3))
 
 
-@pytest.mark.xfail(strict=True, reason="decode doesn't catch ValueError and DecompressionBombError")
-@pytest.mark.parametrize("place", [(11, 5), (16, 255)], ids=["short header", "two billion pixels wide"])
-def test_a_photograph_with_a_broken_header_is_named(place):
+def test_a_photograph_with_a_short_header_is_named():
     damaged = bytearray(encoded(Image.new("RGB", (64, 64))))
-    damaged[place[0]] = place[1]
+    damaged[11] = 5
     with pytest.raises(ValueError, match=r"broken\.png is not a readable image"):
         decode(bytes(damaged), "broken.png", Form(16, 3))
+
+
+def test_a_photograph_that_is_too_large_is_named(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(ValueError, match=r"huge\.png is not a readable image"):
+        decode(encoded(Image.new("RGB", (64, 64))), "huge.png", Form(16, 3))
 
 
 def test_pixels_in_the_unit_interval_are_bytes_divided_by_255():
@@ -122,9 +131,9 @@ def test_the_checksum_is_that_of_the_pixels():
     image = STORED[0]
     changed = image.copy()
     changed[0, 7, 7] ^= 1
-    others = [changed, image.reshape(1, 4, 16), image.astype(np.float32), in_unit_interval(image)]
+    others = [changed, image.reshape(1, 4, 16), image.view(np.int8), in_unit_interval(image)]
     assert len({pixels_of(other) for other in [image, *others]}) == 5
-    assert pixels_of(np.asfortranarray(STORED)[0]) == pixels_of(image)
+    assert pixels_of(np.asfortranarray(image)) == pixels_of(image)
 
 
 def test_numbers_are_the_lists():
@@ -180,7 +189,6 @@ def test_labels_may_not_be_missing_here_and_there():
         listed(label=[0, None, 1, None])
 
 
-@pytest.mark.xfail(strict=True, reason="describe takes any number, and says nothing of labels that are none")
 @pytest.mark.parametrize(
     "columns",
     [{"number": [1, None, 2, 3]}, {"number": [1, 1.5, 2, 3]}, {"number": list("abcd")}, {"label": list("abcd")}],
@@ -209,8 +217,9 @@ def test_images_without_labels_come_back_without(tmp_path):
     assert [(picture.label, picture.class_name) for picture in saved(tmp_path, listed())] == [(None, "")] * 4
 
 
-def test_names_of_classes_come_back_as_text(tmp_path):
-    names = dict(enumerate(["NA", "007", "a, b", "null"]))
+@pytest.mark.parametrize("names", [["NA", "nan", "a, b", "null"], ["007", "1.0", "2", "1e3"]])
+def test_names_of_classes_come_back_as_text(tmp_path, names):
+    names = dict(enumerate(names))
     images = saved(tmp_path, describe(FILES.assign(label=range(4)), STORED, names, 4))
     assert [picture.class_name for picture in images] == list(names.values())
 

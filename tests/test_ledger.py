@@ -9,12 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from adds.data.images import Images, describe
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import evenly_spaced
-from adds.experiment import LEDGERS, Experiment
+from adds.experiment import LEDGERS
 from adds.machine.devices import CPU
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.weights import describe_model, sha256_of
@@ -25,7 +24,7 @@ from adds.sampling.ledger import FamilyLedgers, Ledger, open_recorded, read_head
 from adds.sampling.sampler import Sampler
 from adds.sampling.stopping import SampleSize, Stop
 from tests.conftest import GaussianWorld, sign_of_first_coordinate
-from tests.workflow import PROJECT, merged
+from tests.test_experiment import digits
 
 LEADER = Variant("adds", 2)
 MODELS = {"diffusion": {"sha256": "d"}, "classifier": {"sha256": "c"}}
@@ -40,12 +39,12 @@ def identity_of(**changes):
 
 
 IDENTITY = identity_of()
-DIGITS = merged(*(yaml.safe_load((PROJECT / f"config/{name}.yaml").read_text()) for name in ("config", "digits")))
 
 
-def images_of(*numbers, label=0, salt=0):
-    """Images whose pixels are known by their number (and by ``salt``)."""
-    stored = [np.random.default_rng([number, salt]).integers(0, 256, (1, 8, 8), np.uint8) for number in numbers]
+def images_of(*numbers, label=0, salt=0, stored=None):
+    """Images whose pixels are known by their number (and by ``salt``), unless they are given."""
+    if stored is None:
+        stored = [np.random.default_rng([number, salt]).integers(0, 256, (1, 8, 8), np.uint8) for number in numbers]
     rows = pd.DataFrame({"number": numbers, "label": label})
     return Images(describe(rows, np.stack(stored), {}, classes=2), np.stack(stored))
 
@@ -154,11 +153,10 @@ def test_only_samples_that_are_missing_are_drawn(ran):
 
 def test_another_experiment_with_the_same_identity_draws_nothing(jobs):
     """The name, the number of images and how they are shared out are none of a sample's business."""
-    changes = {"experiment": "other", "images_per_job": 1, "dataset": {"images": 3}, "sampling": {"n": 900}}
+    other = digits(experiment="other", images_per_job=1, dataset={"images": 3}, sampling={"n": 900})
     identities = []
-    for changed in ({}, changes):
-        experiment = Experiment.from_config(merged(DIGITS, changed), PROJECT)
-        setting = experiment.setting("adds", "0.6", 1)
+    for experiment in (digits(), other):
+        setting = experiment.setting("adds", "0.5", 1)
         assert experiment.job(setting, experiment.shards()[0])["ledgers"] == LEDGERS
         identities.append(whole_identity(experiment.identity(setting), MODELS, "cpu"))
     assert jobs.drawn_by(images_of(0), identity=identities[0]) == EACH
@@ -336,17 +334,18 @@ def test_differences_name_the_key_and_both_values():
 
 def test_why_says_what_can_be_used_and_what_keeps_the_rest_from_use(jobs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    experiment = Experiment.from_config(DIGITS, PROJECT)
-    setting = experiment.setting("rs", "0.6", 1)
-    identities = [Experiment.from_config({**DIGITS, "seed": seed}, PROJECT).identity(setting) for seed in (0, 1)]
-    for identity in identities:
-        jobs(images_of(0), setting.variant, whole_identity(identity, {"classifier": {"sha256": "c"}}, "cpu"))
+    experiment, *others = (digits(methods={"rs": {"votes": [1]}}, seed=seed) for seed in (0, 1))
+    setting = experiment.setting("rs", "0.5", 1)
+    for drawing in (experiment, *others):
+        identity = whole_identity(drawing.identity(setting), {"classifier": {"sha256": "c"}}, "cpu")
+        jobs(images_of(0), setting.variant, identity)
 
     def told():
         lines = why(experiment, jobs.store).splitlines()
-        place = lines.index("RS at sigma 0.6: this configuration wants up to 10,800 samples of rs with 1 vote(s)")
-        assert "on record" not in lines[place - 1] + lines[place + 3], "what is there is of this sigma"
-        return sorted(line.removeprefix(f"  {EACH} samples on record (cpu): ") for line in lines[place + 1 : place + 3])
+        place = lines.index("RS at sigma 0.5: this configuration wants up to 64 samples of rs with 1 vote(s)")
+        found = [line for line in lines if "on record" in line]
+        assert found == lines[place + 1 : place + 3], "what is there is RS's and of this sigma"
+        return sorted(line.removeprefix(f"  {EACH} samples on record (cpu): ") for line in found)
 
     assert told() == ["can be used", "other seed 1 (now 0)"]
     folder = tmp_path / experiment.folder("classifier")
@@ -396,7 +395,8 @@ def test_unused_ledgers_are_listed_and_removed_only_when_asked(results, monkeypa
     assert seeds_in(results) == [0, 1]
 
 
-def test_the_command_runs_where_nothing_is_on_record(tmp_path):
+def test_without_any_plan_nothing_is_removed(tmp_path):
     command = [sys.executable, "-m", "adds.monitor.ledgers"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == "0 unused ledgers, 0.00 MB\n"
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "no results/*/plan.json tells which samples are in use" in done.stderr

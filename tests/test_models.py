@@ -11,7 +11,7 @@ from torch import nn
 from adds.diffusion.denoiser import Denoiser
 from adds.machine.devices import CPU, claim_device, resolve
 from adds.machine.gpus import VISIBLE
-from adds.models.pipeline import BatchedClassifier, load_pipeline
+from adds.models.pipeline import BatchedClassifier
 from adds.models.unet import load_unet
 from adds.models.weights import (
     DESCRIPTION,
@@ -51,9 +51,9 @@ def test_a_checkpoint_loads_whole(tmp_path, save):
 
 def test_the_format_is_told_by_the_content(tmp_path):
     network = nn.Linear(2, 3)
-    save_weights(network, tmp_path / "wrong.pt")
-    save_torch(network, tmp_path / "wrong.safetensors")
-    for name in ("wrong.pt", "wrong.safetensors"):
+    save_weights(network, tmp_path / "misnamed.pt")
+    save_torch(network, tmp_path / WEIGHTS)
+    for name in ("misnamed.pt", WEIGHTS):
         tensors = read_tensors(tmp_path / name)
         assert tensors.keys() == {"weight", "bias"}
         assert torch.equal(tensors["weight"], network.weight)
@@ -172,26 +172,6 @@ def test_a_file_that_is_linked_to_is_the_one_that_counts(tmp_path):
     mine.write_bytes(b"another network")
     with pytest.raises(ValueError, match="describes any more"):
         checksums(tmp_path)
-
-
-def test_a_pipeline_can_do_without_a_diffusion_model(tmp_path):
-    (tmp_path / "code.py").write_text("from torch import nn\nRANGE = (-1, 1)\nbuild = nn.Flatten\n")
-    (tmp_path / WEIGHTS).write_bytes(b"")
-    (tmp_path / DESCRIPTION).write_text(
-        json.dumps({"file": str(tmp_path / "code.py"), "code": sha256_of(tmp_path / "code.py")})
-    )
-    diffusion = {"schedule": "linear", "timesteps": 1000, "rescale_timesteps": False, "steps": 20}
-    pipeline = load_pipeline(
-        {"diffusion": diffusion, "classifier": {"kind": "python", "classes": 64}},
-        {"diffusion": 2, "classifier": 2},
-        diffusion=None,
-        classifier=tmp_path,
-        device=torch.device("cpu"),
-    )
-    assert pipeline.classifier.predict(torch.eye(64).view(64, 1, 8, 8)).tolist() == list(range(64))
-    assert pipeline.grid.timesteps[-1] == 999
-    with pytest.raises(ValueError, match="without a diffusion model"):
-        pipeline.denoiser.predict(torch.zeros(2, 1, 8, 8), pipeline.grid, 3)
 
 
 @pytest.fixture

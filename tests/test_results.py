@@ -1,69 +1,39 @@
-"""Merging counts, accuracies, paired differences, tables and the replay of sequential sampling."""
+"""Accuracies, paired differences, tables and the replay of sequential sampling."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
+from adds.registry import Variant
 from adds.results.accuracy import (
     accuracy_curve,
     accuracy_table,
     bounds_table,
     interval,
     is_certified,
-    merge_counts,
     paired_table,
     true_class_shares,
 )
-from adds.results.tables import accuracy_cells, beside_paper, write
-from adds.sampling.ledger import Chunk
-from adds.sampling.replay import PAPER_N, PAPER_N0, replay, sequence
+from adds.results.certified import by_bound, certificates
+from adds.results.savings import saving_table
+from adds.results.tables import accuracy_cells, beside_paper, saving_cells, write
+from adds.sampling.ledger import Chunk, FamilyLedgers
+from adds.sampling.replay import PAPER_N, PAPER_N0, replay, replay_all, sequence
+from adds.sampling.stopping import SampleSize
+from tests.test_ledger import identity_of, images_of, job, sampler_in_closed_form
 
 
-def counts_of(method="adds", sigma=0.5, votes=1, index=0, estimation=(9, 1), label=0):
+def counts_of(method="adds", sigma=0.5, votes=1, number=0, estimation=(9, 1), label=0):
     return {
         "method": method,
         "sigma": sigma,
         "votes": votes,
-        "index": index,
+        "number": number,
         "label": label,
         "counts_selection": list(estimation),
         "counts_estimation": list(estimation),
     }
-
-
-@pytest.fixture
-def shards(tmp_path):
-    files = []
-    for number, indices in enumerate([(0, 1), (2, 3)]):
-        files.append(tmp_path / f"{number}.parquet")
-        pd.DataFrame([counts_of(index=index) for index in indices]).to_parquet(files[-1])
-    expected = pd.DataFrame([counts_of(index=index) for index in range(4)])
-    return files, expected
-
-
-def test_merging_whole_shards(shards):
-    files, expected = shards
-    assert list(merge_counts(files, expected)["index"]) == [0, 1, 2, 3]
-    assert list(merge_counts(files[::-1], expected)["index"]) == [0, 1, 2, 3]
-
-
-def test_nothing_missing_is_passed_over(shards):
-    files, expected = shards
-    with pytest.raises(ValueError, match=r"2 counts don't match.*is missing"):
-        merge_counts(files[:1], expected)
-    with pytest.raises(ValueError, match=r"1 counts don't match.*not part of this experiment"):
-        merge_counts(files, expected.head(3))
-    with pytest.raises(ValueError, match="more than one file"):
-        merge_counts([*files, files[0]], expected)
-
-
-def test_foreign_files_are_named(shards, tmp_path):
-    files, expected = shards
-    other = tmp_path / "other.parquet"
-    pd.DataFrame({"a": [1]}).to_parquet(other)
-    with pytest.raises(ValueError, match=r"other\.parquet is not a counts file: it has no column"):
-        merge_counts([*files, other], expected)
 
 
 def certified_frame(radii, *, correct=True, method="adds", votes=1, bound="cohen"):
@@ -72,7 +42,7 @@ def certified_frame(radii, *, correct=True, method="adds", votes=1, bound="cohen
             "method": method,
             "sigma": 0.5,
             "votes": votes,
-            "index": range(len(radii)),
+            "number": range(len(radii)),
             "correct": correct,
             "abstained": [radius == 0 for radius in radii],
             "radius": radii,
@@ -102,9 +72,9 @@ def test_intervals_are_exact_binomial():
 def test_paired_differences_see_what_separate_means_can_not():
     rng = np.random.default_rng(0)
     rows = []
-    for index, base in enumerate(rng.uniform(100, 900, size=30)):
-        rows.append(counts_of("carlini", index=index, estimation=(int(base), 1000 - int(base))))
-        rows.append(counts_of("adds", index=index, estimation=(int(base) + 20, 980 - int(base))))
+    for number, base in enumerate(rng.uniform(100, 900, size=30)):
+        rows.append(counts_of("carlini", number=number, estimation=(int(base), 1000 - int(base))))
+        rows.append(counts_of("adds", number=number, estimation=(int(base) + 20, 980 - int(base))))
     table = paired_table(true_class_shares(pd.DataFrame(rows)), ("carlini", 1)).set_index("method")
     assert table.loc["adds", "difference"] == pytest.approx(0.02)
     assert table.loc["adds", "difference_low"] > 0
@@ -173,13 +143,46 @@ def test_replay_does_not_call_open_images_decided():
     assert not replay(np.empty(0, int), np.empty(0, int), classes=10, sigma=0.5, alpha=0.001).decided
 
 
-def chunk(first, ballots):
-    ballots = np.array(ballots, np.uint16)
-    return Chunk("adds", 0, "estimation", first, "", ballots, np.empty(0, np.uint16), 0, 0, 0.0, 0.0, 1.0)
+def chunk(first, ballots, **changes):
+    return Chunk("adds", 0, "", "estimation", first, np.array(ballots, np.uint16), **changes)
 
 
 def test_a_sequence_takes_each_sample_once_and_in_order():
     chunks = [chunk(2, [[3], [4]]), chunk(0, [[1], [2], [3]]), chunk(9, [[8]])]
-    assert sequence(chunks, "adds", 1).tolist() == [1, 2, 3, 4]
-    assert sequence(chunks, "adds", 5).tolist() == [], "one vote doesn't hold five"
-    assert sequence(chunks, "carlini", 1).tolist() == []
+    assert sequence(chunks, Variant("adds", 1)).tolist() == [1, 2, 3, 4]
+    assert sequence(chunks, Variant("adds", 5)).tolist() == [], "one vote doesn't hold five"
+    assert sequence(chunks, Variant("carlini", 1)).tolist() == []
+
+
+def test_a_sequence_of_members_is_taken_from_the_leaders_chunks():
+    held = {"adds_oneshot": np.array([5, 6], np.uint16)}
+    chunks = [chunk(0, [[1, 2, 2], [3, 3, 4]], contained=held), chunk(2, [[7]])]
+    assert sequence(chunks, Variant("adds", 3)).tolist() == [2, 3]
+    assert sequence(chunks, Variant("adds", 1)).tolist() == [1, 3, 7]
+    assert sequence(chunks, Variant("adds_oneshot", 1)).tolist() == [5, 6]
+
+
+def test_a_run_is_replayed_from_its_ledgers(schedule, tmp_path):
+    """A white image, which RS is sure of, and a grey one, which the recorded samples leave open."""
+    rs, identity = Variant("rs", 1), identity_of(family="rs")
+    stored = np.stack([np.full((1, 8, 8), pixel, np.uint8) for pixel in (255, 128)])
+    images = images_of(5, 6, stored=stored, label=1)
+    parts = []
+    for part in (images.part(0, 1), images.part(1, 2)):
+        ledgers = FamilyLedgers(tmp_path, identity, list(part), rs)
+        parts.append(job(sampler_in_closed_form(schedule, rs).counter, part, ledgers, SampleSize(n0=96, n=320)))
+    counts = pd.concat(parts, ignore_index=True).assign(seconds=0.0)
+    certified = certificates(counts, alpha=0.05, mode="fixed", bounds=["cohen", "two_sided"])
+    found = replay_all(counts, by_bound(certified, "two_sided"), tmp_path, alpha=0.05)
+    assert found["number"].tolist() == [5, 6]
+    assert found["decided"].tolist() == [True, False]
+    assert found["samples"][0] < 200
+    assert found["samples"][1] == PAPER_N0 + PAPER_N, "what is left open counts at the full cost"
+    assert not found["differs"].any()
+    assert found["p_top"].tolist() == [max(row) / 320 for row in counts["counts_estimation"]]
+    [saved] = saving_table(found).to_dict("records")
+    assert (saved["images"], saved["open"], saved["differs"]) == (2, 1, 0)
+    assert saved["saving"] == pytest.approx((PAPER_N0 + PAPER_N) / found["samples"].mean())
+    assert saving_cells(pd.DataFrame([saved])) == {(rs, 0.6): "2x (1 open, 0 differ)"}
+    nothing = replay_all(counts, by_bound(certified, "two_sided"), tmp_path / "nowhere", alpha=0.05)
+    assert not nothing["decided"].any()

@@ -1,5 +1,6 @@
 """Running the workflow from the command line, as the tests do."""
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -13,14 +14,13 @@ SNAKEMAKE = Path(sys.executable).with_name("snakemake")
 
 TINY = {
     "dataset": {"images": 4},
-    "diffusion": {"batch_size": 8, "compile": False, "training": {"steps": 20, "batch_size": 16}},
-    "classifier": {"training": {"steps": 150}},
+    "diffusion": {"batch_size": 8, "compile": False},
     "sigmas": [0.5, 1.0],
     "guidance_scale": {"0.5": 0.8, "1.0": 0.8},
     "methods": {"rs": None, "carlini": {"votes": [1]}, "densepure": {"votes": [1]}},
     "sampling": {"n0": 4, "n": 12, "alpha": 0.05, "chunk_size": 8},
     "images_per_job": 2,
-    "figures": {"denoised_images": 2, "budget_trajectories": 4, "dpi": 60},
+    "figures": {"denoised_images": 2, "budget_trajectories": 4, "samples": 0, "dpi": 60},
 }
 
 
@@ -40,16 +40,19 @@ def merged(base: dict, changes: dict) -> dict:
 
 
 def command(folder: Path, *arguments: str, **changes) -> list[str]:
-    overrides = folder / "tiny.yaml"
-    overrides.write_text(yaml.safe_dump(merged(TINY, changes)))
-    files = ["--configfile", "config/digits.yaml", "tiny.yaml"]
+    """Return Snakemake's command for the tiny experiment with some changes, which a file of their own holds."""
+    text = yaml.safe_dump(merged(TINY, changes))
+    overrides = folder / f"tiny-{hashlib.sha256(text.encode()).hexdigest()[:12]}.yaml"
+    overrides.write_text(text)
+    files = ["--configfile", "config/digits.yaml", overrides.name]
     return [str(SNAKEMAKE), "--cores", "2", *arguments, *files]
 
 
-def run(folder: Path, *arguments: str, **changes) -> subprocess.CompletedProcess[str]:
+def run_in(folder: Path, *command, environment=None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(folder, *arguments, **changes),
+        [str(word) for word in command],
         cwd=folder,
+        env=environment,
         capture_output=True,
         text=True,
         timeout=900,
@@ -57,9 +60,13 @@ def run(folder: Path, *arguments: str, **changes) -> subprocess.CompletedProcess
     )
 
 
-def planned(folder: Path, **changes) -> dict[str, int]:
+def run(folder: Path, *arguments: str, environment=None, **changes) -> subprocess.CompletedProcess[str]:
+    return run_in(folder, *command(folder, *arguments, **changes), environment=environment)
+
+
+def planned(folder: Path, *targets: str, **changes) -> dict[str, int]:
     """Rules and numbers of jobs that a dry run would run, `all` left out."""
-    done = run(folder, "--dry-run", **changes)
+    done = run(folder, "--dry-run", *targets, **changes)
     assert done.returncode == 0, done.stdout + done.stderr
     output = done.stdout + done.stderr
     if "Job stats:" not in output:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal
@@ -219,6 +220,8 @@ class Experiment:
                 raise ConfigError("diffusion.weights is missing: a file of weights, or diffusion.download to get it")
             if classifier["kind"] == "small" and not classifier["weights"]:
                 raise ConfigError("classifier.weights is missing: a file of weights, or set models.source to train")
+            if classifier["kind"] == "timm" and not classifier["name"]:
+                raise ConfigError("classifier.name is missing: timm's name of the model, or hf-hub:owner/name")
             if classifier["kind"] == "python" and not classifier["file"]:
                 raise ConfigError("classifier.file is missing: the Python file that builds your classifier")
 
@@ -297,6 +300,10 @@ class Experiment:
 
     def shards(self) -> list[Shard]:
         """Return the shards: more images only add some at the end."""
+        return self._shards
+
+    @cached_property
+    def _shards(self) -> list[Shard]:
         size = self.config["images_per_job"]
         return [
             Shard(f"{number:05d}", first, min(first + size, self.images))
@@ -551,6 +558,8 @@ def normalised(config: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"guidance_scale has the key {wrong!r}: keys must be sigmas, as in {{'0.5': 0.8}}") from None
     for section, keys in OPTIONAL.items():
         found[section] = {**dict.fromkeys(keys), **found[section]}
+    if found["classifier"]["kind"] == "timm" and not found["classifier"]["revision"]:
+        found["classifier"]["revision"] = "main"
     return found
 
 

@@ -3,7 +3,7 @@
 A new one is a record here and, but for bounds, a module of the same name:
 
     METHODS      adds/methods/<name>.py             vote(pipeline, query, samples, noise), work(schedule, grid, query)
-    DATASETS     adds/data/<name>.py                read(source, rows, size)
+    DATASETS     adds/data/<name>.py                read(source, rows, form)
     CLASSIFIERS  adds/models/classifiers/<name>.py  obtain(order, folder), load(folder, settings, device)
     BOUNDS       adds/certificates/bounds.py        a function <name>(counts, prediction, sigma, alpha, mode)
 

@@ -10,7 +10,7 @@ from tests.soundness.golden import ballots_of, checksum, radii_of
 def test_ballots_are_those_of_the_record(name):
     found = checksum(ballots_of(name))
     assert METHODS[name].counts == found, (
-        f'{name} gives other ballots than before. If that is meant, its record in adds/registry.py gets counts="{found}"'
+        f'{name} gives other ballots than before. If so it should be, adds/registry.py gets counts="{found}"'
     )
 
 
@@ -18,7 +18,7 @@ def test_ballots_are_those_of_the_record(name):
 def test_radii_are_those_of_the_record(name):
     found = checksum(radii_of(name))
     assert BOUNDS[name].radii == found, (
-        f'{name} gives other radii than before. If that is meant, its record in adds/registry.py gets radii="{found}"'
+        f'{name} gives other radii than before. If so it should be, adds/registry.py gets radii="{found}"'
     )
 
 

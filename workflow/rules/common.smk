@@ -55,28 +55,34 @@ def machine_of(wildcards, threads) -> dict:
     return {**EXPERIMENT.machine(), "threads": threads}
 
 
-def identity_of(wildcards) -> str:
+def identity_file(setting) -> str:
     """A file that is new where a setting's identity is, so that old counts are older than what they need.
 
     Params alone would do if Snakemake's records of them never got lost, as they do when results are copied.
     """
-    name = experiment.short_hash(EXPERIMENT.identity(setting_of(wildcards)))
-    return f"<results>/identity/{setting_of(wildcards).folder}/{name}"
+    name = experiment.short_hash(EXPERIMENT.identity(setting))
+    return f"<results>/identity/{setting.folder}/{name}"
+
+
+def identity_of(wildcards) -> str:
+    return identity_file(setting_of(wildcards))
+
+
+def all_identities() -> list[str]:
+    """Targets of a whole run: Snakemake makes what is missing only where it is asked for."""
+    settings = [] if EXPERIMENT.partial else EXPERIMENT.settings()
+    return [identity_file(setting) for setting in settings]
 
 
 def networks_of(wildcards) -> dict[str, str]:
-    """The networks that a method reads, and the compiled diffusion model where that is asked for.
-
-    That it was compiled again is no reason to sample again.
-    """
+    """The networks that a method reads. That one was compiled, or not any more, is no reason to sample again."""
     wanted = registry.METHODS[wildcards.method].networks
     files = {name: f"<{name}>/weights" for name in wanted}
     files |= {
         f"{name}_description": f"<{name}>/description.json" for name in wanted
     }
-    if EXPERIMENT.machine()["compile"] and "diffusion" in wanted:
-        files["compiled"] = ancient("<compiled>/compiled.pt2")
-        files["compiled_description"] = ancient("<compiled>/compiled.json")
+    if "diffusion" in wanted:
+        files["compiled"] = "<compiled>/asked"
     return files
 
 
@@ -102,6 +108,10 @@ def gpus_of(wildcards) -> int:
 
 def networks_gpus() -> int:
     return 0 if EXPERIMENT.config["device"] == "cpu" else 1
+
+
+def compilers_gpus() -> int:
+    return networks_gpus() if EXPERIMENT.machine()["compile"] else 0
 
 
 def megabytes_of_a_job(wildcards, attempt) -> int:
@@ -134,13 +144,13 @@ def all_counts(wildcards) -> list[str]:
     return there
 
 
-def images_source(wildcards) -> list[str]:
+def images_source(wildcards):
     """Where the images come from: a local copy or the downloaded archive, unless the data set needs neither."""
     dataset = EXPERIMENT.config["dataset"]
     record = registry.DATASETS[dataset["name"]]
     if not record.needs_source:
         return []
-    return [dataset["source"] or f"<images>/{record.archive}"]
+    return dataset["source"] or f"<images>/{record.archive}"
 
 
 def all_figures() -> list[str]:

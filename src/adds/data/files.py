@@ -8,6 +8,7 @@ Run as a program, it lists a folder that has a folder for each class (or, withou
 import argparse
 import csv
 import sys
+import zipfile
 from pathlib import Path
 from typing import cast
 
@@ -35,38 +36,45 @@ def read(source: Path | None, rows: pd.DataFrame, form: Form) -> Stored:
 
 
 def _read_one(path: Path, form: Form) -> Stored:
-    return _read_array(path, form) if path.suffix == ".npy" else decode(path.read_bytes(), str(path), form)
+    return _read_array(path, form) if path.suffix.lower() == ".npy" else decode(path.read_bytes(), str(path), form)
 
 
 def _read_array(path: Path, form: Form) -> Stored:
     """Read an array [C, H, W] (or [H, W]) of bytes, or of numbers in [0, 1]."""
     try:
         array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is not a readable array: {error}") from error
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "buif":
+        raise ValueError(f"{path} is not an array of numbers")
     array = array[None] if array.ndim == 2 else array
     expected = (form.channels, form.size, form.size)
     if array.shape != expected:
         raise ValueError(f"{path} has the shape {array.shape} instead of {expected}")
     if array.dtype == np.uint8:
-        return array  # type: ignore[no-any-return]
+        return array
     array = array.astype(np.float32)
     if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
         raise ValueError(f"{path} has values outside [0, 1]")
-    return array  # type: ignore[no-any-return]
+    return array
+
+
+def _images(folder: Path, pattern: str) -> list[Path]:
+    """Return the images in a folder, but for those that are hidden or in a hidden folder."""
+    found = sorted(path for path in folder.glob(pattern) if path.suffix.lower() in SUFFIXES)
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
 def listing(folder: Path) -> list[dict[str, str | int]]:
     """List the images below a folder: its folders are the classes, in the order of their names."""
-    classes = sorted(path for path in folder.iterdir() if path.is_dir())
+    classes = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     rows: list[dict[str, str | int]] = [
         {"file": str(path.relative_to(folder)), "label": label, "class_name": kind.name}
         for label, kind in enumerate(classes)
-        for path in sorted(kind.rglob("*"))
-        if path.suffix.lower() in SUFFIXES
+        for path in _images(kind, "**/*")
     ]
     if not rows:
-        rows = [{"file": path.name} for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES]
+        rows = [{"file": path.name} for path in _images(folder, "*")]
     if not rows:
         raise ValueError(f"{folder} has no images: they must end in {', '.join(SUFFIXES)}")
     return rows

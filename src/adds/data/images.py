@@ -51,8 +51,10 @@ def decode(data: bytes, name: str, form: Form) -> NDArray[np.uint8]:
     """Decode a photograph whole: uint8 [C, H, W]."""
     try:
         with Image.open(io.BytesIO(data)) as file:
-            image = file.convert("L" if form.channels == 1 else "RGB")
-    except (OSError, SyntaxError) as error:
+            deep = file.mode.startswith("I;16")  # convert() would clip these
+            image = Image.fromarray((np.asarray(file) >> 8).astype(np.uint8)) if deep else file
+            image = image.convert("L" if form.channels == 1 else "RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(f"{name} is not a readable image: {error}") from error
     size = form.size
     if image.size != (size, size) and not form.crop:
@@ -88,6 +90,13 @@ def describe(rows: pd.DataFrame, stored: Stored, names: dict[int, str], classes:
     checksums = [pixels_of(image) for image in stored]
     numbers = rows.get("number", [int(checksum[:_DIGITS_OF_A_NUMBER], 16) for checksum in checksums])
     table = pd.DataFrame({"number": list(numbers), "pixels": checksums})
+    for key in {"number", "label"} & set(rows):
+        known = rows[key].reset_index(drop=True)
+        whole = pd.to_numeric(known, errors="coerce") % 1 == 0
+        wrong = ~whole & (known.notna() | (key == "number"))
+        if wrong.any():
+            first = int(wrong.idxmax())
+            raise ValueError(f"{key} {known[first]} at {_where(rows, first)} is not a whole number")
     twice = table[table.duplicated("number")]
     if len(twice):
         raise ValueError(

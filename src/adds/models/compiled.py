@@ -2,8 +2,14 @@
 
 The compiler fuses what is between the convolutions. It needs to know the architecture only: jobs put the weights
 in, so that it can work while a model is still being trained or downloaded. What it makes runs on processors like
-the one it was made on and with the same torch. So a description of both stands beside it, and elsewhere jobs go on
-with the network as it is, as they do where the compiled one gives other values.
+the one it was made on and with the same torch: each kind has a package of its own, which the first job that needs it
+makes. Where that fails, or the compiled network gives other values, jobs go on with the network as it is.
+
+Compiled and plain networks differ by rounding, as two processors do. That is no part of a sample's identity: each
+job compares the two on a few states before it uses the package, and a certificate stays true if some samples were
+drawn with one and some with the other. Samples are then independent but not identically distributed, their mean
+probability belongs to the classifier that picks one of the two networks at random, and the tail of such a sum is below
+the binomial's that the bounds use (Hoeffding, 1956).
 """
 
 import json
@@ -16,6 +22,8 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+
+from adds.machine.locks import exclusive
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +63,6 @@ def target(device: torch.device) -> dict[str, str]:
     }
 
 
-def _described(facts: Mapping[str, str], device: torch.device) -> dict[str, str]:
-    return {**facts, "version": str(VERSION), **target(device)}
-
-
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or repr(error)).splitlines()[0]
 
@@ -94,31 +98,38 @@ def check_values(
     return difference
 
 
-def make_package(
-    network: nn.Module,
-    package: Path | str,
-    description: Path | str,
-    *,
-    facts: Mapping[str, str],
-    shape: tuple[int, ...],
-    device: torch.device,
-) -> None:
-    """Compile a network of which ``facts`` hold, and describe the result; leave it empty where that fails.
+def package_for(
+    network: nn.Module, folder: Path, *, facts: Mapping[str, str], shape: tuple[int, ...], device: torch.device
+) -> Path:
+    """Return the package for a network of which ``facts`` hold and for this processor; make it where it isn't there.
 
-    The network's weights don't matter, as long as they give values that can be compared. It needs a C++ compiler
-    (on CPUs) or Triton (on GPUs). Nothing but speed depends on it.
+    The network's weights don't matter, as long as they give values that can be compared. Making it needs a C++ compiler
+    (on CPUs) or Triton (on GPUs). Nothing but speed depends on it: where it fails the package is left empty, and its
+    description says why.
     """
-    described = _described(facts, device)
+    described = {**facts, "version": str(VERSION), **target(device)}
+    package = folder / sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16] / "compiled.pt2"
+    with exclusive(package.with_name("lock"), "the diffusion model is being compiled"):
+        if not package.with_suffix(".json").exists():
+            failed = _try_to_compile(network, package, shape=shape, device=device)
+            text = json.dumps({**described, **({"failed": failed} if failed else {})}, indent=2)
+            package.with_suffix(".json").write_text(text + "\n")
+    return package
+
+
+def _try_to_compile(network: nn.Module, package: Path, *, shape: tuple[int, ...], device: torch.device) -> str | None:
+    """Compile and compare; return why it failed, or None."""
     try:
         compile_network(network, package, shape=shape, device=device)
         difference = check_values(CompiledNetwork(network, package), network, shape=shape, device=device)
-        logger.info("compiled; the largest difference to the original's values is %.1e", difference)
     except Exception as error:  # whatever a compiler may say: without it jobs are slower, not wrong
-        reason = _first_line(error)
-        logger.warning("the diffusion model can't be compiled here, jobs run slower: %s", reason, exc_info=True)
-        described["failed"] = reason
-        Path(package).write_bytes(b"")
-    Path(description).write_text(json.dumps(described, indent=2) + "\n")
+        logger.warning(
+            "the diffusion model can't be compiled here, jobs run slower: %s", _first_line(error), exc_info=True
+        )
+        package.write_bytes(b"")
+        return _first_line(error)
+    logger.info("compiled; the largest difference to the original's values is %.1e", difference)
+    return None
 
 
 class CompiledNetwork:
@@ -150,30 +161,20 @@ class CompiledNetwork:
         return evaluated
 
 
-def load_package(
-    network: nn.Module,
-    package: Path | str,
-    *,
-    facts: Mapping[str, str],
-    shape: tuple[int, ...],
-    device: torch.device,
+def compiled_or_plain(
+    network: nn.Module, folder: Path, *, facts: Mapping[str, str], shape: tuple[int, ...], device: torch.device
 ) -> CompiledNetwork | nn.Module:
-    """Load what was compiled, or return the network itself where that isn't for these facts and this machine.
-
-    It isn't used either where its values aren't the network's.
-    """
-    found: dict[str, str] = json.loads(Path(package).with_suffix(".json").read_text())
-    expected = _described(facts, device)
-    if "failed" in found:
-        problem = found["failed"]
-    elif others := [key for key in expected if found.get(key) != expected[key]]:
-        problem = f"it was compiled for another {', '.join(others)}"
-    else:
+    """Return the network compiled, or as it is where it can't be or where compiled values aren't its own."""
+    package = package_for(network, folder, facts=facts, shape=shape, device=device)
+    problem = json.loads(package.with_suffix(".json").read_text()).get("failed")
+    if problem is None:
         try:
             compiled = CompiledNetwork(network, package)
             check_values(compiled, network, shape=shape, device=device)
             return compiled
         except (RuntimeError, ArithmeticError) as error:
             problem = _first_line(error)
-    logger.warning("the diffusion model runs uncompiled, and slower (delete %s to try again): %s", package, problem)
+    logger.warning(
+        "the diffusion model runs uncompiled, and slower (delete %s to try again): %s", package.parent, problem
+    )
     return network

@@ -80,7 +80,7 @@ def load_pipeline(
     diffusion: Path | None,
     classifier: Path,
     device: torch.device,
-    compiled: Path | str | None = None,
+    compiled: Path | None = None,
 ) -> Pipeline:
     """Load both networks from their folders, as the sections ``diffusion`` and ``classifier`` of ``networks`` say.
 

@@ -10,7 +10,7 @@ from guided_diffusion.unet import UNetModel
 from torch import nn
 
 from adds.diffusion.denoiser import Network
-from adds.models.compiled import load_package, make_package
+from adds.models.compiled import compiled_or_plain, package_for
 from adds.models.fast_unet import accelerate
 from adds.models.weights import load_weights
 
@@ -75,21 +75,19 @@ def _ready(network: nn.Module, *, device: torch.device | str, half: bool) -> nn.
 
 
 def load_diffusion(
-    weights: Path | str, settings: Mapping[str, Any], device: torch.device, compiled: Path | str | None = None
+    weights: Path | str, settings: Mapping[str, Any], device: torch.device, compiled: Path | None = None
 ) -> Network:
-    """Load the diffusion model, ``compiled`` where it was; half precision is for GPUs only."""
+    """Load the diffusion model, compiled where there is a folder for that; half precision is for GPUs only."""
     network = load_unet(weights, settings["unet"], device=device, half=halved(settings, device))
     if compiled is None:
         return network
-    return load_package(network, compiled, **compilable(settings, device))
+    return compiled_or_plain(network, compiled, **compilable(settings, device))
 
 
-def compile_diffusion(
-    settings: Mapping[str, Any], device: torch.device, package: Path | str, description: Path | str
-) -> None:
+def compile_diffusion(settings: Mapping[str, Any], device: torch.device, folder: Path) -> None:
     """Compile the diffusion model of a configuration, whose weights need not be there yet."""
     network = untrained_unet(settings["unet"], device=device, half=halved(settings, device))
-    make_package(network, package, description, **compilable(settings, device))
+    package_for(network, folder, **compilable(settings, device))
 
 
 def compilable(settings: Mapping[str, Any], device: torch.device) -> dict[str, Any]:

@@ -76,9 +76,13 @@ def read_tensors(path: Path | str) -> "dict[str, Tensor]":
 
 def save_weights(network: "nn.Module", path: Path | str) -> None:
     """Write a network's tensors as safetensors."""
-    from safetensors.torch import save_file
+    import torch
+    from safetensors.torch import save
 
-    save_file({name: tensor.contiguous() for name, tensor in network.state_dict().items()}, path)
+    tensors = {
+        name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in network.state_dict().items()
+    }
+    Path(path).write_bytes(save(tensors))
 
 
 def load_weights(network: "nn.Module", path: Path | str) -> None:

@@ -116,6 +116,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m adds.monitor.ledgers", description=main.__doc__)
     parser.add_argument("--remove", action="store_true", help="remove them; without it they are only listed")
     remove = parser.parse_args().remove
+    if not list(Path("results").glob("*/plan.json")):
+        parser.exit(1, "no results/*/plan.json tells which samples are in use: run this in the workflow's folder\n")
     found = unused()
     for family in found:
         print(f"{family.size / 1e6:10.2f} MB {family.samples:12,} samples  {family.folder}")

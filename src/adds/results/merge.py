@@ -46,9 +46,10 @@ def merge_counts(
     """
     identities = list(identities)
     counts = pd.concat([read_counts(file) for file in files], ignore_index=True)
-    if counts.duplicated(KEY).any():
-        twice = counts[counts.duplicated(KEY)][KEY].iloc[0].to_dict()
-        raise ValueError(f"the counts of {twice} are in more than one file")
+    twice = counts[counts.duplicated(KEY, keep=False)]
+    if len(twice):
+        files = " and ".join(sorted(set(twice["file"]))[:2])
+        raise ValueError(f"the counts of {twice[KEY].iloc[0].to_dict()} are there more than once, in {files}")
     settings = pd.DataFrame([{key: entry[key] for key in SETTING} for entry in identities]).astype({"sigma": float})
     _check_rows(counts, settings.merge(images[["number"]], how="cross"), partial=partial)
     _check_pixels(counts, images)

@@ -85,6 +85,11 @@ def write(table: pd.DataFrame, cells: Cells, *, value: str, note: str, stem: Pat
     stem.with_suffix(".tex").write_text(f"% {note}\n" + mark + latex(cells, best, sigmas))
 
 
+def write_note(note: str, *, stem: Path | str) -> None:
+    """Write a note in all formats, in place of a table that can't be made."""
+    write(pd.DataFrame(columns=["sigma"]), {}, value="", note=note, stem=stem, partial=True)
+
+
 def accuracy_cells(table: pd.DataFrame) -> Cells:
     """Write accuracies in percent with their 95% intervals, and the paper's value where there is one."""
     cells = {}
@@ -114,7 +119,8 @@ def bounds_cells(table: pd.DataFrame) -> Cells:
     """Write certified accuracy by cohen and by two_sided, then clean accuracy, all in percent."""
     return {
         (Variant(row.method, row.votes), row.sigma): (
-            f"{100 * row.cohen:.1f} → {100 * row.two_sided:.1f} ({100 * row.clean:.1f})"
+            f"{100 * row.cohen:.1f} → {100 * row.two_sided:.1f}"
+            + ("" if pd.isna(row.clean) else f" ({100 * row.clean:.1f})")
         )
         for row in table.itertuples()
     }

@@ -19,7 +19,6 @@ don't matter, and folders of two sites can be copied into one.
 import base64
 import errno
 import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -34,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adds.data.images import Picture
+from adds.experiment import short_hash
 from adds.registry import Stage, Variant
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,10 @@ class Ledger:
             logger.warning("%s is not a ledger of these parameters: it is not used", self.path)
             records = []
         for record, _ in records[1:]:
-            chunk = _decode(record)
+            try:
+                chunk = _decode(record)
+            except ValueError as error:
+                raise ValueError(f"{self.path}: {error}; delete it and run again") from error
             self._chunks.setdefault((chunk.image, chunk.pixels, chunk.stage), []).append(chunk)
         if self._file is not None:
             self._prepare(self._file, data, intact=records[-1][1] if records else 0, foreign=foreign)
@@ -263,7 +266,7 @@ class FamilyLedgers:
         self.folder = Path(store) / folder_name(identity)
         self.identity, self._patience = identity, patience
         self._images = sorted((picture.number, picture.checksum) for picture in images)
-        job = hashlib.sha256("".join(sorted(pixels for _, pixels in self._images)).encode()).hexdigest()[:16]
+        job = short_hash(self._images)
         self.path = self.folder / f"{job}-{variant.method}{variant.votes}.jsonl"
         self._likely = [self.path]
         if leader is not None and leader != variant:

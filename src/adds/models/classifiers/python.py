@@ -11,6 +11,7 @@ this project loads is ever executed.
 
 import importlib.util
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from adds.data.download import Expected, use_local
-from adds.models.weights import DESCRIPTION, WEIGHTS, describe_model, load_weights, sha256_of
+from adds.models.weights import DESCRIPTION, WEIGHTS, describe_model, load_weights, save_weights, sha256_of
 
 RANGES = ((0, 1), (-1, 1))
 
@@ -45,20 +46,21 @@ def _run(file: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ValueError(f"classifier.file is {file}: it must be a Python file")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # data classes look there
     spec.loader.exec_module(module)
-    if tuple(getattr(module, "RANGE", ())) not in RANGES:
+    if getattr(module, "RANGE", None) not in [*RANGES, *map(list, RANGES)]:
         raise ValueError(f"{file} must say which values its images have: RANGE = (0, 1) or RANGE = (-1, 1)")
     if not callable(getattr(module, "build", None)):
         raise ValueError(f"{file} has no function build() that returns the network")
     return module
 
 
-def _network(file: Path, weights: Path) -> InModelRange:
+def _network(file: Path, weights: Path | None) -> InModelRange:
     module = _run(file)
     network = module.build()
     if not isinstance(network, nn.Module):
         raise ValueError(f"build() of {file} returned {type(network).__name__} instead of a torch.nn.Module")
-    if weights.stat().st_size:
+    if weights:
         load_weights(network, weights)
     return InModelRange(network, module.RANGE[0])
 
@@ -69,7 +71,8 @@ def obtain(order: Mapping[str, Any], folder: Path) -> None:
     if "weights" in order:
         use_local(order["weights"], folder / WEIGHTS, Expected())
     else:
-        (folder / WEIGHTS).write_bytes(b"")
+        (folder / WEIGHTS).unlink(missing_ok=True)  # it may be a link to somebody's file
+        save_weights(_network(file, None).network, folder / WEIGHTS)
     _network(file, folder / WEIGHTS)
     describe_model(folder, {"classes": order["classes"], "file": str(file), "code": sha256_of(file)})
 

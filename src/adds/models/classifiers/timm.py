@@ -92,6 +92,7 @@ def obtain(order: Mapping[str, Any], folder: Path) -> None:
         load_weights(network, folder / WEIGHTS)
     else:
         network = pretrained(name, order["revision"])
+        (folder / WEIGHTS).unlink(missing_ok=True)  # it may be a link to somebody's file
         torch.save(network.state_dict(), folder / WEIGHTS)
     description = TimmDescription.of(network)
     if description.classes != classes:
@@ -103,7 +104,7 @@ def obtain(order: Mapping[str, Any], folder: Path) -> None:
 
 def _same_network(network: nn.Module, rebuilt: nn.Module) -> bool:
     """Tell whether jobs, which build the model from its description, will have the one that was found."""
-    rebuilt.load_state_dict(network.state_dict())
+    rebuilt.load_state_dict(network.state_dict(), assign=True)
     size = TimmDescription.of(network).input_size
     with torch.inference_mode():
         images = torch.randn(1, 3, *size)
