@@ -40,9 +40,7 @@ test: lint
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n auto --dist loadgroup
 
 bench: $(INSTALLED)
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --cores all --configfile config/digits.yaml \
-		-- resources/digits/compiled.pt2 resources/digits/diffusion.pt resources/digits/classifier.pt
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m adds.benchmark
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m studies.benchmark
 
 test-slurm: $(INSTALLED)
 	command -v slurmctld || apt-get install --yes --no-install-recommends munge slurmctld slurmd slurm-client

@@ -34,8 +34,8 @@ def main(certified: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame | No
     images = "the" if partial_of is not None else shown["number"].nunique()
     mark, partial = partial_mark(shown, partial_of), partial_of is not None
     labelled = bool(shown["correct"].notna().all())
-    certified_what = "certified at r = 0" if labelled else "certified at r = 0 (they have no labels: right or wrong)"
-    rights = {"certified_accuracy": (is_certified(shown), certified_what)}
+    unknown = "" if labelled else ", right or wrong (no labels)"
+    rights = {"certified_accuracy": (is_certified(shown), f"certified at r = 0 by bound {params['bound']}{unknown}")}
     if labelled:
         rights["clean_accuracy"] = (shown["correct"], "right, abstentions not counted")
     for name, (right, what) in rights.items():

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 
-from adds.data.digits import load_split
+from adds.data.digits import FOR_CHOICES, load_split
 from adds.machine.logs import configure_logging
 from adds.machine.memory import keep_freed_memory
 from adds.models.training import TrainingSettings, train_classifier
@@ -14,9 +15,10 @@ from adds.models.weights import describe_model, save_weights
 
 def main(recipe: dict, output) -> None:
     train, test = load_split()
+    held_out = test[np.arange(FOR_CHOICES)]
     settings = TrainingSettings(**recipe["training"])
-    network, log = train_classifier(train, test, settings=settings, seed=recipe["seed"])
-    save_weights(network, output.weights)
+    network, log = train_classifier(train, held_out, settings=settings, seed=recipe["seed"])
+    save_weights(network, output.weights, recipe)
     describe_model(Path(output.weights).parent, recipe)
     pd.DataFrame(log).to_csv(output.loss, index=False)
 

@@ -1,7 +1,7 @@
 """How fast the pieces are, as ratios measured side by side in one run: `make bench`.
 
 Machines are shared and noisy, so what is compared is run in turns, and the median of the turns' ratios counts.
-Both sides keep their freed memory (`adds.memory`); what that brings has a ratio of its own.
+Both sides keep their freed memory (`adds.machine.memory`); what that brings has a ratio of its own.
 """
 
 import argparse
@@ -24,26 +24,31 @@ import numpy as np
 import pandas as pd
 import torch
 import yaml
-from adds.assets import embedded_pipeline
-from adds.classifiers import BatchedClassifier, Classifier, SmallClassifier, TimmClassifier, TimmDescription
-from adds.denoiser import Network, build_unet, load_weights, randomize
 from guided_diffusion.unet import QKVAttentionLegacy
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 from torch.utils.flop_counter import FlopCounterMode
 
 from adds.data.digits import load_split
+from adds.data.images import Picture
+from adds.diffusion.denoiser import Network
 from adds.diffusion.schedule import model_sigma, to_model
 from adds.methods.privacy import squared_budget, unit_cost
+from adds.models.classifiers.small import SmallClassifier
+from adds.models.classifiers.timm import TimmClassifier, TimmDescription
 from adds.models.compiled import CompiledNetwork
+from adds.models.embedded import embedded_pipeline
 from adds.models.fast_unet import FusedAttention, UpsampledConvolution, accelerate
-from adds.models.pipeline import Pipeline
+from adds.models.pipeline import BatchedClassifier, Classifier, Pipeline
 from adds.models.training import training_process
-from adds.registry import METHODS, VOTING, label
+from adds.models.unet import build_unet, randomize
+from adds.models.weights import load_weights, made_by
+from adds.registry import METHODS, Variant, title
+from adds.sampling.job import Tally
 from adds.sampling.sampler import Sampler
-from adds.sampling.votes import Tally
 
-MODELS = Path("resources/digits")
+MODELS, COMPILED = Path("weights/digits"), Path("resources/benchmark/compiled")
+DIFFUSION, CLASSIFIER = MODELS / "diffusion.safetensors", MODELS / "classifier.safetensors"
 SIGMA = 0.6
 GUIDANCE_SCALE = 0.8
 BATCH = 128
@@ -54,28 +59,31 @@ SAMPLES_OF_RS = 4096
 """A long job's share of what is done once per chunk; RS would be over too soon."""
 TURNS = 5
 
-FIRST_EVALUATION = """
+JOB = "import adds.sampling.job"
+DRAWING_JOB = f"{JOB}, adds.models.pipeline, adds.sampling.sampler"
+
+FIRST_EVALUATION = f"""
+{DRAWING_JOB}
 import torch
-import adds.counting
-from adds.assets import embedded_pipeline
-from adds.models.compiled import CompiledNetwork
+from pathlib import Path
+from adds.models.embedded import embedded_pipeline
 torch.set_num_threads(1)
-pipeline = embedded_pipeline("resources/digits", compiled={compiled})
+pipeline = embedded_pipeline("{MODELS}", compiled=Path("{COMPILED}") if {{compiled}} else None)
 pipeline.denoiser.predict(torch.zeros(2, 1, 8, 8), pipeline.grid, 1)
 """
 
-EVALUATIONS = """
-import json, time, torch
+EVALUATIONS = f"""
+import time, torch
 from pathlib import Path
-from adds.assets import load_diffusion
 from adds.machine.memory import keep_freed_memory
+from adds.models.unet import load_diffusion
+from adds.models.weights import made_by
 torch.set_num_threads(1)
-if {kept}:
+if {{kept}}:
     keep_freed_memory()
-models = Path("resources/digits")
-settings = json.loads((models / "diffusion.json").read_text())
-compiled = models / "compiled.pt2" if {compiled} else None
-network = load_diffusion(models / "diffusion.pt", settings, torch.device("cpu"), compiled)
+settings = {{{{"unet": made_by("{DIFFUSION}")["unet"], "half_precision": False}}}}
+compiled = Path("{COMPILED}") if {{compiled}} else None
+network = load_diffusion("{DIFFUSION}", settings, torch.device("cpu"), compiled)
 states = torch.randn(128, 1, 8, 8), torch.full((128,), 500.0)
 with torch.inference_mode():
     for evaluation in range(110):
@@ -177,7 +185,7 @@ def machine_limit(compiled: Network) -> Table:
     x_t, timesteps = torch.randn(BATCH, 1, 8, 8), torch.full((BATCH,), 500.0)
     matrix = torch.randn(1024, 1024)
     with FlopCounterMode(display=False) as counter:
-        build_unet(json.loads((MODELS / "diffusion.json").read_text())["unet"])(x_t, timesteps)
+        build_unet(made_by(DIFFUSION)["unet"])(x_t, timesteps)
     with torch.inference_mode():
         product, network = in_turns(lambda: matrix @ matrix, lambda: compiled(x_t, timesteps), turns=20)
     peak = 2 * 1024**3 / statistics.median(product)
@@ -201,7 +209,7 @@ def peers_loop(
     usual: Usual,
     method: str,
     votes: int,
-    image: Tensor,
+    picture: Picture,
     pipeline: Pipeline,
     *,
     samples: int,
@@ -213,10 +221,10 @@ def peers_loop(
     """
     schedule, grid = pipeline.denoiser.schedule, pipeline.grid
     process = training_process(usual.schedule, len(schedule), kept=grid.timesteps)
-    clean = to_model(image)
+    clean = to_model(torch.as_tensor(picture.pixels))
 
     def start(count: int) -> tuple[Tensor, int]:
-        noised = clean + model_sigma(SIGMA) * torch.randn(count, *image.shape)
+        noised = clean + model_sigma(SIGMA) * torch.randn(count, *clean.shape)
         first = schedule.first_as_noisy_as(SIGMA, among=grid.timesteps)
         step = grid.timesteps.index(first)
         return float(grid.alphas_bar[step]) ** 0.5 * noised, step
@@ -228,7 +236,7 @@ def peers_loop(
         return x_t
 
     def guided(count: int) -> tuple[Tensor, int]:
-        x_t = torch.randn(count, *image.shape)
+        x_t = torch.randn(count, *clean.shape)
         budget = torch.full(x_t.shape, squared_budget(SIGMA), dtype=torch.float64)
         for step in range(len(grid) - 1, 0, -1):
             t = torch.full((count,), step)
@@ -246,7 +254,7 @@ def peers_loop(
 
     def purify(count: int) -> list[Tensor]:
         if method == "rs":
-            return [clean + model_sigma(SIGMA) * torch.randn(count, *image.shape)]
+            return [clean + model_sigma(SIGMA) * torch.randn(count, *clean.shape)]
         if method == "carlini":
             x_t, step = start(count)
             t = torch.full((count,), step)
@@ -269,13 +277,13 @@ def peers_loop(
     return loop
 
 
-def compare(sampler: Sampler, theirs: Callable[[], None], image: Tensor, samples: int, turns: int) -> dict[str, Any]:
-    """Compare a method's own loop with the usual one; say how fast ours is and what is outside networks."""
+def compare(sampler: Sampler, theirs: Callable[[], None], picture: Picture, samples: int, turns: int) -> dict[str, Any]:
+    """Compare a method's loop with the usual one; say how fast ours is and what is outside networks."""
 
     def ours() -> Tally:
-        return sampler.count(image, index=0, stage="estimation", limit=samples)
+        return sampler.count(picture, stage="estimation", limit=samples)
 
-    usual, own = in_turns(theirs, ours, turns=turns)
+    usual, seconds = in_turns(theirs, ours, turns=turns)
     networks = (sampler.pipeline.denoiser.batches, sampler.pipeline.classifier.batches)
     for network in networks:
         network.seconds = 0.0
@@ -283,27 +291,26 @@ def compare(sampler: Sampler, theirs: Callable[[], None], image: Tensor, samples
     evaluations = ours().evaluations
     total = time.perf_counter() - started
     return {
-        "method": label(sampler.method, sampler.votes),
-        "samples per second": samples / statistics.median(own),
-        "evaluations per second": evaluations / statistics.median(own),
-        "times as fast as the usual loop": ratio(usual, own),
+        "method": title(sampler.method, sampler.votes),
+        "samples per second": samples / statistics.median(seconds),
+        "evaluations per second": evaluations / statistics.median(seconds),
+        "times as fast as the usual loop": ratio(usual, seconds),
         "% outside networks": 100 * (1 - sum(network.seconds for network in networks) / total),
     }
 
 
 def methods_table(usual: Usual) -> Table:
     """Compare every method with the usual loop on the embedded networks, and RS on the paper's classifier too."""
-    image = load_split()[1].images[0]
+    picture = Picture.of(load_split()[1].images[0])
     rows: Table = []
-    for method in METHODS:
-        for votes in (1, 5) if method in VOTING else (1,):
-            pipeline = embedded_pipeline(MODELS, compiled=True)
-            pipeline.denoiser.batches.size = BATCH
+    for method, record in METHODS.items():
+        for votes in (1, 5) if record.takes_votes else (1,):
+            pipeline = embedded_pipeline(MODELS, batch_size=BATCH, compiled=COMPILED)
             pipeline.classifier.batches.size = CLASSIFIER_BATCH
             samples, batch = (SAMPLES_OF_RS, CLASSIFIER_BATCH) if method == "rs" else (SAMPLES, BATCH)
             sampler = Sampler(method, pipeline, SIGMA, votes, GUIDANCE_SCALE, chunk_size=CHUNK)
-            theirs = peers_loop(usual, method, votes, image, pipeline, samples=samples, batch=batch)
-            rows.append(compare(sampler, theirs, image, samples, TURNS))
+            theirs = peers_loop(usual, method, votes, picture, pipeline, samples=samples, batch=batch)
+            rows.append(compare(sampler, theirs, picture, samples, TURNS))
     return [*rows, rs_on_the_papers_classifier(usual.schedule)]
 
 
@@ -315,36 +322,35 @@ def rs_on_the_papers_classifier(schedule: str) -> dict[str, Any]:
     classifier = TimmClassifier(description).eval().requires_grad_(False)
     batched = BatchedClassifier(classifier, classes=description.classes, batch_size=1)
     pipeline = dataclasses.replace(embedded_pipeline(MODELS), classifier=batched)
-    image = torch.rand(3, 256, 256)
+    picture = Picture.of(torch.rand(3, 256, 256))
     theirs = peers_loop(
-        Usual(pipeline.denoiser.network, classifier, schedule), "rs", 1, image, pipeline, samples=2, batch=1
+        Usual(pipeline.denoiser.network, classifier, schedule), "rs", 1, picture, pipeline, samples=2, batch=1
     )
-    row = compare(Sampler("rs", pipeline, SIGMA), theirs, image, samples=2, turns=1)
+    row = compare(Sampler("rs", pipeline, SIGMA), theirs, picture, samples=2, turns=1)
     return {**row, "method": "RS, the paper's classifier (random weights)"}
 
 
 def families() -> Table:
     """Compare the evaluations of a family of methods that draws its samples once with those of each alone."""
-    image = load_split()[1].images[0]
+    picture = Picture.of(load_split()[1].images[0])
     rows: Table = []
     for method, members in (
-        ("densepure", [("densepure", 1), ("densepure", 5)]),
-        ("adds", [("adds", 1), ("adds", 5), ("adds_oneshot", 1)]),
+        ("densepure", [Variant("densepure", 1), Variant("densepure", 5)]),
+        ("adds", [Variant("adds", 1), Variant("adds", 5), Variant("adds_oneshot", 1)]),
     ):
-        pipeline = embedded_pipeline(MODELS, compiled=True)
+        pipeline = embedded_pipeline(MODELS, compiled=COMPILED)
         for sigma in (0.4, 0.6, 0.8):
-            leader = Sampler(method, pipeline, sigma, 5, GUIDANCE_SCALE, keep_oneshot=method == "adds")
-            chunk = leader.draw(image, index=0, stage="estimation", first=0, count=SAMPLES)
+            leader = Sampler(method, pipeline, sigma, 5, GUIDANCE_SCALE)
+            chunk = leader.draw(picture, stage="estimation", first=0, count=SAMPLES)
             alone = []
-            for member, votes in members:
-                counter = dataclasses.replace(leader.counter, method=member, votes=votes)
-                tally = Tally(np.zeros(counter.classes, dtype=np.int64))
-                counter.add(chunk, tally, SAMPLES)
+            for member in members:
+                tally = Tally(np.zeros(pipeline.classifier.classes, dtype=np.int64))
+                tally.add(chunk, member, SAMPLES)
                 alone.append(tally.evaluations / SAMPLES)
             shared = (chunk.shared_evaluations + chunk.vote_evaluations) / SAMPLES
             rows.append(
                 {
-                    "family": ", ".join(label(*member) for member in members),
+                    "family": ", ".join(title(*member) for member in members),
                     "sigma": sigma,
                     "evaluations per sample, each alone": sum(alone),
                     "shared": shared,
@@ -355,8 +361,8 @@ def families() -> Table:
 
 
 START_UP = {
-    "imports of a job whose samples are on record": "import adds.counting",
-    "imports of a job that draws": "import adds.counting, adds.assets, adds.sampling",
+    "imports of a job whose samples are on record": JOB,
+    "imports of a job that draws": DRAWING_JOB,
     "the same, to its first evaluation, compiled": FIRST_EVALUATION.format(compiled=True),
     "the same, not compiled": FIRST_EVALUATION.format(compiled=False),
 }
@@ -381,7 +387,7 @@ def peak_memory() -> Table:
     rows: Table = []
     settings = [(samples, 64) for samples in (256, 1024, 4096)] + [(4096, batch) for batch in (256, 1024, 4096)]
     for samples, batch in settings:
-        command = [sys.executable, "-m", "adds.benchmark", "--memory-of", str(samples), str(batch)]
+        command = [sys.executable, "-m", "studies.benchmark", "--memory-of", str(samples), str(batch)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         rows.append({"samples": samples, "batch size": batch, "MiB": float(done.stdout.split()[-1])})
     return rows
@@ -389,10 +395,9 @@ def peak_memory() -> Table:
 
 def memory_of(samples: int, batch: int) -> float:
     """Draw samples in chunks of the batch size and return this process's largest resident memory in MiB."""
-    pipeline = embedded_pipeline(MODELS, compiled=True)
-    pipeline.denoiser.batches.size = pipeline.classifier.batches.size = batch
+    pipeline = embedded_pipeline(MODELS, batch_size=batch, compiled=COMPILED)
     sampler = Sampler("carlini", pipeline, SIGMA, chunk_size=batch)
-    sampler.count(load_split()[1].images[0], index=0, stage="estimation", limit=samples)
+    sampler.count(Picture.of(load_split()[1].images[0]), stage="estimation", limit=samples)
     # Not getrusage's: a new process inherits that from the one that started it.
     peak = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
     if peak is None:
@@ -403,7 +408,7 @@ def memory_of(samples: int, batch: int) -> float:
 def planning(scratch: Path) -> Table:
     """Measure how long Snakemake plans the paper's run, and 50,000 images in shards of several sizes."""
     rows: Table = []
-    images = pd.DataFrame({"index": range(50_000), "filename": "x", "label": 0, "wnid": "n", "name": "x"})
+    images = pd.DataFrame({"number": range(50_000), "filename": "x", "label": 0, "wnid": "n", "name": "x"})
     scratch.mkdir(parents=True, exist_ok=True)
     images.to_csv(scratch / "all.csv", index=False)
     for count, shard in ((25, 1), (250, 1), (2500, 1), (50_000, 1000), (50_000, 250), (50_000, 100)):
@@ -484,7 +489,7 @@ def plot(methods: Table, plans: Table, path: Path) -> None:
 
 def main() -> None:
     """Measure everything, with the networks of the embedded experiment, and write the tables and the plot."""
-    parser = argparse.ArgumentParser(prog="python -m adds.benchmark", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m studies.benchmark", description=main.__doc__)
     parser.add_argument("--output", type=Path, default=Path("docs/benchmark.md"))
     parser.add_argument("--scratch", type=Path, default=Path("results/benchmark"))
     parser.add_argument("--memory-of", type=int, nargs=2, metavar=("SAMPLES", "BATCH"), help=argparse.SUPPRESS)
@@ -493,13 +498,13 @@ def main() -> None:
     if arguments.memory_of:
         print(memory_of(*arguments.memory_of))
         return
-    settings = json.loads((MODELS / "diffusion.json").read_text())
+    settings = made_by(DIFFUSION)
     plain = build_unet(settings["unet"]).eval().requires_grad_(False)
-    load_weights(plain, MODELS / "diffusion.pt")
+    load_weights(plain, DIFFUSION)
     plain_classifier = SmallClassifier().eval().requires_grad_(False)
-    load_weights(plain_classifier, MODELS / "classifier.pt")
+    load_weights(plain_classifier, CLASSIFIER)
     accelerated = embedded_pipeline(MODELS).denoiser.network
-    compiled = embedded_pipeline(MODELS, compiled=True).denoiser.network
+    compiled = embedded_pipeline(MODELS, compiled=COMPILED).denoiser.network
     if not isinstance(compiled, CompiledNetwork):
         parser.exit(1, "the network isn't compiled for this machine: see the warning above\n")
     arguments.scratch.mkdir(parents=True, exist_ok=True)
@@ -515,11 +520,11 @@ def main() -> None:
         PLANNING_TITLE: lambda: planning(arguments.scratch),
     }
     sections = {}
-    for title, measure in measured.items():
-        sections[title] = measure()
-        print(f"## {title}\n\n{markdown(sections[title])}", flush=True)
+    for heading, measure in measured.items():
+        sections[heading] = measure()
+        print(f"## {heading}\n\n{markdown(sections[heading])}", flush=True)
     text = f"# Benchmark\n\nWritten by `make bench` on {machine()}.\n"
-    text += "".join(f"\n## {title}\n\n{markdown(rows)}" for title, rows in sections.items())
+    text += "".join(f"\n## {heading}\n\n{markdown(rows)}" for heading, rows in sections.items())
     text += f"\n![ratios and planning]({arguments.output.stem}.png)\n"
     arguments.output.write_text(text)
     plot(sections[METHODS_TITLE], sections[PLANNING_TITLE], arguments.output.with_suffix(".png"))

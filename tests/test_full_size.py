@@ -17,11 +17,12 @@ import torch
 import yaml
 from PIL import Image
 
+from adds.experiment import Experiment
 from adds.models.classifiers.timm import TimmDescription, import_timm
-from adds.models.weights import describe_model
+from adds.models.weights import WEIGHTS, describe_model
 from tests.conftest import random_unet
-from tests.test_subset import LIST
-from tests.workflow import PROJECT, SNAKEMAKE, copy_project
+from tests.test_imagenet import LIST
+from tests.workflow import PROJECT, SNAKEMAKE, copy_project, merged
 
 CONFIG = yaml.safe_load((PROJECT / "config/config.yaml").read_text())
 COUNTS = "results/imagenet/counts/carlini/sigma1.0/votes1/00000.parquet"
@@ -30,15 +31,11 @@ COUNTS = "results/imagenet/counts/carlini/sigma1.0/votes1/00000.parquet"
 @pytest.mark.slow
 def test_one_job_with_the_papers_networks(tmp_path):
     folder = copy_project(tmp_path)
-    models = folder / "resources/imagenet"
-    models.mkdir(parents=True)
     checkpoint = folder / "256x256_diffusion_uncond.pt"
     torch.save(random_unet(CONFIG["diffusion"]["unet"]).state_dict(), checkpoint)
     beit = import_timm().create_model(CONFIG["classifier"]["name"], pretrained=False)
-    torch.save(beit.state_dict(), models / "classifier.pt")
-    describe_model(models / "classifier.pt", asdict(TimmDescription.of(beit)), models / "classifier.json")
     for row in LIST.itertuples():
-        pixels = np.random.default_rng(row.index).integers(0, 255, (300, 400, 3), dtype=np.uint8)
+        pixels = np.random.default_rng(row.number).integers(0, 255, (300, 400, 3), dtype=np.uint8)
         jpeg = io.BytesIO()
         Image.fromarray(pixels).save(jpeg, "JPEG")
         (folder / row.filename).write_bytes(jpeg.getvalue())
@@ -49,12 +46,16 @@ def test_one_job_with_the_papers_networks(tmp_path):
         "dataset": {"images": 1, "source": "."},
         "diffusion": {
             "batch_size": 1,
-            "checkpoint": checkpoint.name,
+            "weights": checkpoint.name,
             "download": {"size": checkpoint.stat().st_size, "sha256": digest},
         },
         "classifier": {"batch_size": 1},
         "sampling": {"n0": 1, "n": 11, "chunk_size": 1},  # the fewest that alpha = 0.001 allows
     }
+    classifier = folder / Experiment.from_config(merged(CONFIG, changes), folder).folder("classifier")
+    classifier.mkdir(parents=True)
+    torch.save(beit.state_dict(), classifier / WEIGHTS)
+    describe_model(classifier, asdict(TimmDescription.of(beit)))
     (folder / "full.yaml").write_text(yaml.safe_dump(changes))
     command = [SNAKEMAKE, "--cores", "2", "--set-threads", "certify=2", "--resources", "mem_mb=20000"]
     done = subprocess.run(

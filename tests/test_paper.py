@@ -18,8 +18,8 @@ from safetensors.torch import save
 
 from adds.models.classifiers.timm import import_timm
 from adds.models.unet import build_unet
-from tests.test_cifar import cifar_archive
-from tests.test_subset import LIST, archive
+from tests.test_cifar10 import cifar_archive
+from tests.test_imagenet import LIST, archive
 from tests.workflow import SNAKEMAKE, copy_project
 
 CLASSIFIER = "resnet10t.c3_in1k"
@@ -170,36 +170,36 @@ def test_without_a_gpu_the_paper_is_refused_before_any_download(server, tmp_path
 def test_a_wrong_checksum_is_an_error_and_later_runs_recover(server, tmp_path):
     folder = copy_project(tmp_path)
     wrong = {**described(server, "/256x256_diffusion_uncond.pt", "sha256"), "sha256": "0" * 64}
-    target = "resources/imagenet/diffusion.pt"
     changes = {"diffusion": {"batch_size": 4, "unet": UNET, "download": wrong}}
-    done = run(folder, server, "--retries", "0", target, **changes)
+    done = run(folder, server, "--retries", "0", "obtain_diffusion", **changes)
     assert done.returncode != 0
     assert "instead of 0000" in done.stdout + done.stderr
-    assert not (folder / target).exists()
-    assert run(folder, server, target).returncode == 0
+    assert not list(folder.glob("resources/imagenet/diffusion-*/weights"))
+    assert run(folder, server, "obtain_diffusion").returncode == 0
 
 
 def test_the_classifier_comes_from_the_cache_where_there_is_no_hub(server, tmp_path):
     folder = copy_project(tmp_path)
-    target = "resources/imagenet/classifier.pt"
-    assert run(folder, server, target).returncode == 0
-    first = (folder / target).read_bytes()
-    (folder / target).unlink()
-    done = run(folder, server, target, hub="http://127.0.0.1:9")
+    assert run(folder, server, "obtain_classifier").returncode == 0
+    weights = next(folder.glob("resources/imagenet/classifier-*/weights"))
+    first = weights.read_bytes()
+    weights.unlink()
+    done = run(folder, server, "obtain_classifier", hub="http://127.0.0.1:9")
     assert done.returncode == 0, done.stderr[-3000:]
-    assert (folder / target).read_bytes() == first
-    description = json.loads((folder / "resources/imagenet/classifier.json").read_text())
+    assert weights.read_bytes() == first
+    description = json.loads(weights.with_name("description.json").read_text())
     assert description["architecture"] == "resnet10t"
     assert description["revision"] == "main"
 
 
 def test_cifar10_from_nothing_to_tables(server, tmp_path):
     folder = copy_project(tmp_path)
+    (folder / "list.csv").write_text("number,label\n0,0\n20,0\n")
     done = run(
         folder,
         server,
         configfiles=["config/cifar10.yaml"],
-        dataset={"images": 2, "stride": 20, "download": described(server, "/cifar-10-binary.tar.gz", "md5")},
+        dataset={"list": "list.csv", "images": 2, "download": described(server, "/cifar-10-binary.tar.gz", "md5")},
         diffusion={
             "batch_size": 4,
             "unet": {

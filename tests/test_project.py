@@ -1,20 +1,29 @@
-"""That the project's files agree with each other: configuration, schema, documentation, environments."""
+"""That the project's files agree with each other: rooms, configuration, schema, documentation, environments."""
 
+import ast
 import doctest
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
-import torch
 import yaml
 
 import adds
-from adds.models.classifiers.small import SmallClassifier
-from adds.models.weights import describe_model
-from adds.registry import CONTAINED, GUIDED, METHODS, VOTING
-from tests.conftest import TINY_UNET, random_unet
+from adds.certificates.bounds import bound_function
+from adds.data.digits import load_split
+from adds.data.images import reader
+from adds.methods.base import method
+from adds.models.embedded import embedded_pipeline
+from adds.models.pipeline import classifier_kind
+from adds.models.training import accuracy, held_out_mse, training_process
+from adds.models.weights import made_by, sha256_of
+from adds.registry import BOUNDS, CLASSIFIERS, DATASETS, METHODS
+from tests.test_experiment import configured
 
 PROJECT = Path(__file__).parents[1]
 SCHEMA = yaml.safe_load((PROJECT / "workflow/schemas/config.schema.yaml").read_text())
@@ -48,9 +57,20 @@ def test_every_key_is_documented():
     for key in keys:
         parts = key.split(".")
         sections = [".".join(parts[:depth]) for depth in range(1, len(parts))]
-        by_section = any(f"`{section}.*`" in text for section in sections) or parts[0] == "methods"
+        by_section = any(f"`{section}.*`" in text for section in sections)
         is_section = any(other.startswith(f"{key}.") for other in keys)
         assert f"`{key}`" in text or by_section or is_section, key
+
+
+def test_every_record_is_documented():
+    text = (PROJECT / "config/README.md").read_text()
+    for records in (METHODS, DATASETS, CLASSIFIERS, BOUNDS):
+        for name in records:
+            assert f"`{name}`" in text, name
+    for name, record in METHODS.items():
+        for option, values in record.options.items():
+            assert f"`methods.{name}.{option}`" in text
+            assert all(f"`{value}`" in text for value in values)
 
 
 def test_the_default_configuration_gives_every_required_key():
@@ -64,13 +84,128 @@ def test_the_default_configuration_gives_every_required_key():
     check(SCHEMA, CONFIG, "")
 
 
-def test_schema_and_library_know_the_same_methods():
-    assert set(SCHEMA["properties"]["methods"]["properties"]) == set(METHODS)
-    common = (PROJECT / "workflow/rules/common.smk").read_text()
-    assert set(re.search(r"^GUIDED = \((.*)\)", common, re.MULTILINE).group(1).replace('"', "").split(", ")) == GUIDED
-    single = {name for name, entry in SCHEMA["properties"]["methods"]["properties"].items() if "single" in str(entry)}
-    assert single == set(METHODS) - VOTING
-    assert CONTAINED == {"adds_oneshot": "adds"}
+ROOMS = (
+    "registry",
+    "experiment",
+    "machine",
+    "data",
+    "diffusion",
+    "models",
+    "methods",
+    "certificates",
+    "sampling",
+    "results",
+    "monitor",
+)
+"""In the order of the data. A room imports only from those before it, and from itself."""
+
+
+def imports_of(file):
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_from_those_before_it(room):
+    path = PROJECT / "src/adds" / room
+    for file in path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]:
+        for module in imports_of(file):
+            if module.startswith("adds."):
+                other = module.split(".")[1]
+                assert ROOMS.index(other) <= ROOMS.index(room), f"{file.name} imports {module}"
+
+
+def test_every_room_has_its_place():
+    found = {path.stem for path in (PROJECT / "src/adds").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert found - {"__init__", "__pycache__", "py"} == set(ROOMS)
+
+
+def test_what_snakemake_itself_reads_needs_the_standard_library_only():
+    for name in ("registry", "experiment"):
+        for module in imports_of(PROJECT / f"src/adds/{name}.py"):
+            assert module == "adds.registry" or module.split(".")[0] in sys.stdlib_module_names, module
+
+
+WITHOUT_TORCH = ("data.images", "certificates.certificate", "sampling.job", "results.tables", "monitor.status")
+
+
+def test_light_modules_never_pull_torch_in():
+    imports = ", ".join(f"adds.{name}" for name in WITHOUT_TORCH)
+    code = f"import sys, {imports}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("folder", ["scripts", "workflow/report"])
+def test_nothing_reads_what_no_rerun_trigger_sees(folder):
+    """A script or a caption that read the configuration would not be run again when it changes."""
+    for file in (PROJECT / folder).iterdir():
+        assert not re.search(r"snakemake\s*\.\s*config|snakemake\[.config", file.read_text()), file.name
+
+
+def test_a_rule_has_one_dict_of_params():
+    """Snakemake compares params as a set of values without their names; the machine's are no rerun trigger."""
+    allowed = {"machine", "lines", "folder"}  # for shells
+    for file in (PROJECT / "workflow/rules").glob("*.smk"):
+        for block in re.findall(r"^( *)params:\n((?:\1    .*\n|\n)+)", file.read_text(), re.MULTILINE):
+            names = re.findall(rf"^{block[0]}    (\w+)=", block[1], re.MULTILINE)
+            assert len(set(names) - {"machine"}) == 1 or set(names) <= allowed, (file.name, names)
+
+
+def test_common_smk_is_short():
+    """What a configuration means belongs to the library, where mypy and unit tests see it."""
+    lines = (PROJECT / "workflow/rules/common.smk").read_text().splitlines()
+    assert len(lines) < 260
+
+
+def test_every_record_has_its_module():
+    for name in METHODS:
+        assert {"vote", "work"} <= set(dir(method(name)))
+    for name in DATASETS:
+        assert hasattr(reader(name), "read")
+    for name in CLASSIFIERS:
+        assert {"obtain", "load"} <= set(dir(classifier_kind(name)))
+    for name in BOUNDS:
+        assert callable(bound_function(name))
+
+
+def test_the_digits_are_listed_in_their_order():
+    listed = pd.read_csv(PROJECT / "config/digits.csv")
+    _, test = load_split()
+    assert listed["number"].tolist() == test.numbers.tolist()
+    assert listed["label"].tolist() == test.labels.tolist()
+
+
+def test_published_weights_are_those_that_the_documents_state():
+    """Checksums, sizes and how they were trained; numbers in the docs rest on them."""
+    text = (PROJECT / "weights/README.md").read_text()
+    files = sorted((PROJECT / "weights/digits").glob("*.safetensors"))
+    assert [file.stem for file in files] == ["classifier", "diffusion"]
+    for file in files:
+        assert sha256_of(file) in text
+    assert sum(file.stat().st_size for file in files) < 3e6
+    config = configured("digits")
+    for file in files:
+        recipe = made_by(file)
+        assert recipe["training"] == config[file.stem]["training"]
+        assert recipe["seed"] == config["seed"]
+    assert made_by(files[1])["unet"] == config["diffusion"]["unet"]
+
+
+def test_published_networks_have_the_stated_held_out_errors():
+    text = (PROJECT / "weights/README.md").read_text()
+    pipeline = embedded_pipeline(PROJECT / "weights/digits")
+    _, test = load_split()
+    process = training_process("linear", 1000)
+    for first, end in ((0, 220), (220, 400)):
+        part = test[np.arange(first, end)]
+        error, right = (
+            held_out_mse(pipeline.denoiser.network, process, part),
+            accuracy(pipeline.classifier.classifier, part),
+        )
+        assert f"| {first} to {end - 1} | {error:.4f} | {100 * right:.1f}% |" in text
 
 
 def test_the_papers_numbers():
@@ -84,7 +219,7 @@ def test_the_papers_numbers():
 def test_the_papers_images():
     images = pd.read_csv(PROJECT / "config/imagenet_every_200th.csv")
     classes = pd.read_csv(PROJECT / "config/imagenet_classes.csv")
-    assert list(images["index"]) == list(range(0, 50_000, 200))
+    assert list(images["number"]) == list(range(0, 50_000, 200))
     assert images["label"].is_unique
     assert len(classes) == 1000
     assert images.merge(classes, on=["label", "wnid", "name"]).shape[0] == 250
@@ -115,21 +250,23 @@ def test_version_is_stated_once():
     assert yaml.safe_load((PROJECT / "CITATION.cff").read_text())["version"] == stated
 
 
-def test_the_example_of_the_package_runs(tmp_path, monkeypatch):
-    """The ten lines in the package's docstring, with models that were never trained."""
-    folder = tmp_path / "resources/digits"
-    folder.mkdir(parents=True)
-    torch.save(random_unet().state_dict(), folder / "diffusion.pt")
-    torch.save(SmallClassifier().state_dict(), folder / "classifier.pt")
-    diffusion = {"unet": TINY_UNET, "schedule": "linear", "timesteps": 1000, "steps": 20}
-    diffusion |= {"half_precision": False, "rescale_timesteps": False, "batch_size": 64}
-    describe_model(folder / "diffusion.pt", diffusion, folder / "diffusion.json")
-    classifier = {"kind": "small", "name": "digits", "classes": 10, "batch_size": 64}
-    describe_model(folder / "classifier.pt", classifier, folder / "classifier.json")
-    monkeypatch.chdir(tmp_path)
+def test_the_example_of_the_package_runs(monkeypatch):
+    """The ten lines in the package's docstring."""
+    monkeypatch.chdir(PROJECT)
     found = doctest.testmod(adds)
     assert found.attempted >= 9
     assert found.failed == 0
+
+
+def test_every_path_of_the_map_exists():
+    text = (PROJECT / "docs/map.md").read_text()
+    folders = "src|tests|workflow|scripts|studies|config|docs|envs|profiles|weights|results"
+    paths = set(re.findall(rf"`((?:{folders})/[^`*{{}}<>]*)`", text))
+    assert len(paths) > 40
+    missing = [path for path in paths if not (PROJECT / path.split("::")[0]).exists()]
+    assert not missing
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "`tests/" in line]
+    assert len(rows) >= 20, "the twenty likeliest changes"
 
 
 @pytest.mark.parametrize("script", sorted((PROJECT / "scripts").glob("*.py")), ids=lambda path: path.name)

@@ -19,21 +19,21 @@ from adds.diffusion.schedule import evenly_spaced
 from adds.methods.base import Query
 from adds.methods.densepure import entry
 from adds.models.pipeline import BatchedClassifier, Pipeline
+from adds.registry import Variant
 from adds.sampling.sampler import Sampler
+from adds.sampling.votes import predictions_of
 from tests.conftest import GaussianWorld, sign_of_first_coordinate
 
 TAU, SCALE, ALPHA, N0, N = 0.3, 0.8, 0.001, 100, 1000
 SIGMAS = (0.25, 1.0, 2.0)
 POINTS = 100
-SETTINGS = [
-    ("rs", 1),
-    ("carlini", 1),
-    ("densepure", 1),
-    ("densepure", 5),
-    ("adds", 1),
-    ("adds", 5),
-    ("adds_oneshot", 1),
-]
+FAMILIES = {
+    "rs": [Variant("rs", 1)],
+    "carlini": [Variant("carlini", 1)],
+    "densepure": [Variant("densepure", 5), Variant("densepure", 1)],
+    "adds": [Variant("adds", 5), Variant("adds", 1), Variant("adds_oneshot", 1)],
+}
+"""The first of each draws the samples, which hold the others'."""
 
 
 @dataclass
@@ -110,38 +110,44 @@ def pipeline(schedule):
     )
 
 
-@pytest.mark.parametrize(("method", "votes"), SETTINGS)
-def test_certificates_against_the_truth(schedule, pipeline, method, votes):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_certificates_against_the_truth(schedule, pipeline, family):
     rng = np.random.default_rng(0)
-    false_certificates, scores = 0, []
+    variants = FAMILIES[family]
+    leader = variants[0]
+    false_certificates, scores = dict.fromkeys(variants, 0), {variant: [] for variant in variants}
     for sigma in SIGMAS:
-        chain = exact_chain(method, sigma, schedule, pipeline.grid)
-        sampler = Sampler(method, pipeline, sigma, votes, guidance_scale=SCALE, chunk_size=N)
-        radii, expected = [], []
+        chains = {variant: exact_chain(variant.method, sigma, schedule, pipeline.grid) for variant in variants}
+        sampler = Sampler(leader.method, pipeline, sigma, leader.votes, guidance_scale=SCALE, chunk_size=N)
+        radii, expected = ({variant: [] for variant in variants} for _ in range(2))
         for index, distance in enumerate(rng.uniform(0.05, min(sigma, 0.45), size=POINTS)):
             side = rng.choice([-1, 1])
             image = torch.full((1, 1, 2), 0.5)
             image[0, 0, 0] += side * distance
-            picture = Picture.of(image, number=index)
-            counts = {
-                stage: sampler.count(picture, stage=stage, limit=n).counts
-                for stage, n in (("selection", N0), ("estimation", N))
-            }
-            found = certify(**counts, sigma=sigma, alpha=ALPHA)
-            right = int(side > 0)
-            true_radius = distance if found.prediction == right else 0.0
-            false_certificates += not found.abstained and found.radius > true_radius
-            p = chain.probability_of_right_sign(2 * distance, votes)
-            scores.append((counts["estimation"][right] - N * p) / np.sqrt(N * p * (1 - p)))
-            radii.append(found.radius)
-            assert sigma * stats.norm.ppf(p) <= distance + 1e-9, "no exact radius may exceed the truth"
-            expected.append(certified_radius_of(round(N * p), sigma))
-        assert np.mean(radii) == pytest.approx(np.mean(expected), rel=0.2, abs=0.01), "radii far from exact ones"
-    scores = np.array(scores)
-    assert false_certificates <= stats.binom.ppf(0.999, len(scores), ALPHA)
-    assert abs(scores.mean()) * np.sqrt(len(scores)) < 4, "class probabilities are off their exact values"
-    assert np.abs(scores).max() < 5
-    assert stats.chi2.sf((scores**2).sum(), len(scores)) > 1e-4
+            picture, right = Picture.of(image, number=index), int(side > 0)
+            selected = sampler.draw(picture, stage="selection", first=0, count=N0)
+            estimated = sampler.draw(picture, stage="estimation", first=0, count=N)
+            for variant, chain in chains.items():
+                selection, estimation = (
+                    np.bincount(predictions_of(variant, chunk)[0], minlength=2) for chunk in (selected, estimated)
+                )
+                found = certify(selection=selection, estimation=estimation, sigma=sigma, alpha=ALPHA)
+                true_radius = distance if found.prediction == right else 0.0
+                false_certificates[variant] += not found.abstained and found.radius > true_radius
+                p = chain.probability_of_right_sign(2 * distance, variant.votes)
+                scores[variant].append((estimation[right] - N * p) / np.sqrt(N * p * (1 - p)))
+                radii[variant].append(found.radius)
+                assert sigma * stats.norm.ppf(p) <= distance + 1e-9, "no exact radius may exceed the truth"
+                expected[variant].append(certified_radius_of(round(N * p), sigma))
+        for variant in variants:
+            mean, exact = np.mean(radii[variant]), np.mean(expected[variant])
+            assert mean == pytest.approx(exact, rel=0.2, abs=0.01), f"radii of {variant} far from exact ones"
+    for variant in variants:
+        found = np.array(scores[variant])
+        assert false_certificates[variant] <= stats.binom.ppf(0.999, len(found), ALPHA)
+        assert abs(found.mean()) * np.sqrt(len(found)) < 4, f"{variant}: probabilities are not the exact ones"
+        assert np.abs(found).max() < 5
+        assert stats.chi2.sf((found**2).sum(), len(found)) > 1e-4
 
 
 def test_exact_radii_are_ordered_as_the_theory_says(schedule, pipeline):
@@ -150,7 +156,8 @@ def test_exact_radii_are_ordered_as_the_theory_says(schedule, pipeline):
         radius = {
             (method, votes): sigma
             * stats.norm.ppf(exact_chain(method, sigma, schedule, pipeline.grid).probability_of_right_sign(0.4, votes))
-            for method, votes in SETTINGS
+            for variants in FAMILIES.values()
+            for method, votes in variants
         }
         assert radius["rs", 1] == pytest.approx(0.2)
         assert radius["carlini", 1] == pytest.approx(0.2)

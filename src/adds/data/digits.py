@@ -11,6 +11,8 @@ from adds.data.images import Form, Pixels
 
 SPLIT_SEED = 0
 TEST_SIZE = 400
+FOR_CHOICES = 220
+"""The first so many test digits are for choices (how long to train, which rule to use); results rest on the others."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import sys
 import time
 import urllib.error
@@ -139,8 +140,8 @@ def _continue(url: str, part: Path, size: int | None) -> int | None:
 
 
 def use_local(source: Path | str, target: Path | str, expected: Expected) -> None:
-    """Use a local copy where it is: verify it and link to it."""
-    source, target = Path(source).resolve(), Path(target)
+    """Use a local copy where it is: verify it and link to it, by a relative path where it was given as one."""
+    source, target = Path(source), Path(target)
     if not source.is_file():
         raise FileNotFoundError(f"{source} doesn't exist")
     problem = expected.problem(source)
@@ -148,4 +149,4 @@ def use_local(source: Path | str, target: Path | str, expected: Expected) -> Non
         raise ValueError(f"{problem}: it is not the file that this experiment needs")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
-    target.symlink_to(source)
+    target.symlink_to(source if source.is_absolute() else os.path.relpath(source.resolve(), target.parent.resolve()))

@@ -27,7 +27,7 @@ WARM_UP_STEPS = 100
 EMA_DECAY = 0.999
 BETAS = (0.9, 0.99)
 """Adam's: in as few steps as these the usual 0.999 remembers too much."""
-LOG_EVERY = 100
+LOG_EVERY = 250
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def held_out_mse(network: nn.Module, process: SpacedDiffusion, data: Digits, *, 
 
 def train_diffusion(
     train: Digits,
-    test: Digits,
+    held_out: Digits,
     *,
     unet: Mapping[str, Any],
     schedule: str,
@@ -115,7 +115,7 @@ def train_diffusion(
                 kept.lerp_(new, 1 - decay)
         running += float(loss.detach())
         if _logs(step, settings):
-            log.append(_record(step, running, held_out_mse=held_out_mse(average, process, test)))
+            log.append(_record(step, running, held_out_mse=held_out_mse(average, process, held_out)))
             bar.set_postfix(loss=f"{log[-1]['loss']:.4f}", held_out=f"{log[-1]['held_out_mse']:.4f}")
             running = 0.0
     return average.eval(), log
@@ -156,7 +156,7 @@ def accuracy(network: nn.Module, data: Digits) -> float:
 
 
 def train_classifier(
-    train: Digits, test: Digits, *, settings: TrainingSettings, seed: int
+    train: Digits, held_out: Digits, *, settings: TrainingSettings, seed: int
 ) -> tuple[nn.Module, list[Record]]:
     """Train the small classifier on clean images; return it and a log of the loss."""
     torch.manual_seed(seed)
@@ -175,6 +175,6 @@ def train_classifier(
         optimizer.step()
         running += float(loss.detach())
         if _logs(step, settings):
-            log.append(_record(step, running, held_out_accuracy=accuracy(network, test)))
+            log.append(_record(step, running, held_out_accuracy=accuracy(network, held_out)))
             running = 0.0
     return network.eval(), log

@@ -74,15 +74,24 @@ def read_tensors(path: Path | str) -> "dict[str, Tensor]":
     return state
 
 
-def save_weights(network: "nn.Module", path: Path | str) -> None:
-    """Write a network's tensors as safetensors."""
+def save_weights(network: "nn.Module", path: Path | str, made_by: Mapping[str, Any] | None = None) -> None:
+    """Write a network's tensors as safetensors, with what they were made by."""
     import torch
     from safetensors.torch import save
 
     tensors = {
         name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in network.state_dict().items()
     }
-    Path(path).write_bytes(save(tensors))
+    Path(path).write_bytes(save(tensors, metadata={"made_by": json.dumps(made_by or {})}))
+
+
+def made_by(path: Path | str) -> dict[str, Any]:
+    """Return what a file of safetensors says that it was made by."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        stored: dict[str, Any] = json.loads((file.metadata() or {}).get("made_by", "{}"))
+    return stored
 
 
 def load_weights(network: "nn.Module", path: Path | str) -> None:

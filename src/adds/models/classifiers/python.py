@@ -67,7 +67,7 @@ def _network(file: Path, weights: Path | None) -> InModelRange:
 
 def obtain(order: Mapping[str, Any], folder: Path) -> None:
     """Note which file builds the network, and link to its weights; without any, the file of weights is empty."""
-    file = Path(order["file"]).resolve()
+    file = Path(order["file"])
     if "weights" in order:
         use_local(order["weights"], folder / WEIGHTS, Expected())
     else:

@@ -41,9 +41,14 @@ def obtain(order: Mapping[str, Any], folder: Path) -> None:
 
 
 def load(folder: Path, settings: Mapping[str, Any], device: torch.device) -> nn.Module:
+    """Load what `obtain` or the training left."""
+    return load_small(folder / WEIGHTS, settings["classes"], device)
+
+
+def load_small(weights: Path, classes: int, device: torch.device) -> nn.Module:
     """Load the classifier, its channels last: that is faster."""
-    network = SmallClassifier(settings["classes"])
-    load_weights(network, folder / WEIGHTS)
+    network = SmallClassifier(classes)
+    load_weights(network, weights)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network.eval().requires_grad_(False).to(device)
 

@@ -1,0 +1,120 @@
+"""The recipes of docs/doors.md: each newcomer's task touches the files that its recipe says, and no more."""
+
+import os
+import re
+import shutil
+import sys
+
+import pandas as pd
+import pytest
+
+from tests.test_project import PROJECT
+from tests.workflow import command, run_in
+
+pytestmark = pytest.mark.workflow
+
+RECIPES = (PROJECT / "docs/doors.md").read_text()
+
+
+def blocks(title):
+    """Return the code blocks of a recipe: the file that each begins with, as its first comment says, and its text."""
+    section = RECIPES.split(f"## {title}\n")[1].split("\n## ")[0]
+    found = re.findall(r"```python\n# ([^\s,]+)[^\n]*\n(.*?)```", section, re.DOTALL)
+    assert found
+    return found
+
+
+@pytest.fixture
+def project(finished, tmp_path):
+    """A copy of a finished run, whose library is the copy's own."""
+    folder = shutil.copytree(finished, tmp_path / "project", symlinks=True)
+    return folder, {**os.environ, "PYTHONPATH": str(folder / "src")}
+
+
+def follow(folder, title, *, record_before):
+    """Do what a recipe says; return the files that it touched."""
+    touched = []
+    for name, text in blocks(title):
+        path = folder / name
+        touched.append(name)
+        if path.name == "registry.py":
+            registry = path.read_text()
+            assert registry.count(record_before) == 1
+            path.write_text(registry.replace(record_before, text + record_before))
+        elif path.exists():
+            path.write_text(path.read_text() + "\n\n" + text)
+        else:
+            path.write_text(text)
+    return touched
+
+
+ONE_METHOD = {
+    "sigmas": [0.5],
+    "methods": {"densepure": None, "adds": None, "adds_oneshot": None},
+    "images_per_job": 4,
+    "figures": {"votes": [1]},
+}
+
+
+def run_copy(project, *targets, **changes):
+    folder, environment = project
+    done = run_in(folder, *command(folder, *targets, **merged(ONE_METHOD, changes)), environment=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def counts_of(project, method, votes, *targets, **changes):
+    target = f"results/digits/counts/{method}/sigma0.5/votes{votes}/00000.parquet"
+    run_copy(project, target, *targets, **changes)
+    return pd.read_parquet(project[0] / target)
+
+
+def test_a_method(project):
+    """Two files, and it votes, is estimated, certified, tabled and drawn in a colour of its own."""
+    folder, environment = project
+    touched = follow(folder, "A method", record_before='    Method(\n        "rs",\n')
+    assert touched == ["src/adds/registry.py", "src/adds/methods/twice.py"]
+    methods = {"twice": {"votes": [1, 3]}, "carlini": None}
+    counts = counts_of(project, "twice", 3, "tables", methods=methods)
+    assert counts["counts_estimation"].map(sum).eq(12).all()
+    assert (counts["evaluations"] == (1 + 3) * 16).all()
+    assert "| Twice denoised, 3 votes |" in (folder / "results/digits/tables/certified_accuracy.md").read_text()
+    told = run_copy(project, "estimate", methods=methods)
+    assert re.search(r"\| Twice denoised, 3 votes \| 1 \| 4 \|", told), told
+    both = {**environment, "PYTHONPATH": f"{folder}/src:{PROJECT}"}
+    golden = run_in(folder, sys.executable, "-c", GOLDEN, environment=both)
+    assert golden.stdout.strip(), golden.stderr
+
+
+GOLDEN = "from tests.soundness.golden import ballots_of, checksum; print(checksum(ballots_of('twice')))"
+
+
+def test_a_data_set(project):
+    folder, _ = project
+    touched = follow(folder, "A data set", record_before='    Dataset("digits"')
+    assert touched == ["src/adds/registry.py", "src/adds/data/stripes.py"]
+    (folder / "stripes.csv").write_text("number,label\n0,0\n1,1\n2,0\n3,1\n")
+    counts = counts_of(project, "carlini", 1, dataset={"name": "stripes", "list": "stripes.csv"})
+    assert list(counts["number"]) == [0, 1, 2, 3]
+    assert (folder / "resources/stripes").is_dir()
+
+
+def test_a_kind_of_classifier(project):
+    folder, _ = project
+    touched = follow(folder, "A kind of classifier", record_before='    ClassifierKind("timm"')
+    assert touched == ["src/adds/registry.py", "src/adds/models/classifiers/nearest.py"]
+    counts = counts_of(project, "carlini", 1, classifier={"kind": "nearest", "weights": None})
+    assert counts["counts_estimation"].map(sum).eq(12).all()
+
+
+def test_a_bound(project):
+    folder, environment = project
+    touched = follow(folder, "A bound", record_before='    Bound("cohen"')
+    assert touched == ["src/adds/registry.py", "src/adds/certificates/bounds.py"]
+    done = run_in(folder, *command(folder, "tables", bound="hoeffding"), environment=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    certificates = pd.read_csv(folder / "results/digits/certificates.csv")
+    assert set(certificates["bound"]) == {"hoeffding", "cohen", "two_sided"}
+    wide = certificates.pivot(index=["method", "sigma", "votes", "number"], columns="bound", values="radius")
+    assert (wide["hoeffding"] <= wide["cohen"] + 1e-12).all(), "Clopper and Pearson's bound is the tighter one"
+    assert "bound hoeffding" in (folder / "results/digits/tables/certified_accuracy.md").read_text()
