@@ -4,11 +4,12 @@ VENV := .venv
 INSTALLED := $(VENV)/.installed
 REPORT := results/digits/report.html
 
-.PHONY: help setup demo test test-slurm bench lint format clean
+.PHONY: help setup demo test test-fast test-slurm bench lint format clean
 
 help:
 	@echo "make demo    set up .venv and run the embedded experiment to $(REPORT)"
 	@echo "make test    set up .venv, check the code and run the tests"
+	@echo "make test-fast  the tests that don't run the workflow"
 	@echo "make bench   measure how fast it is, into docs/benchmark.md"
 	@echo "make test-slurm  the embedded experiment on a Slurm cluster that it starts here; needs root and Debian"
 	@echo "make setup   set up .venv only; then: source $(VENV)/bin/activate"
@@ -36,6 +37,9 @@ lint: $(INSTALLED)
 	$(VENV)/bin/snakefmt --check Snakefile workflow
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --lint --configfile config/digits.yaml
 
+test-fast: $(INSTALLED)
+	$(VENV)/bin/python -m pytest -n auto --dist loadgroup -m "not slow and not workflow"
+
 test: lint
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -n auto --dist loadgroup
 
@@ -52,4 +56,4 @@ format: $(INSTALLED)
 	$(VENV)/bin/snakefmt Snakefile workflow
 
 clean:
-	rm -rf results/digits resources/digits logs/digits benchmarks/digits
+	rm -rf results/digits results/ledger resources/digits logs/digits benchmarks/digits

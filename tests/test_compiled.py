@@ -24,6 +24,8 @@ from adds.sampling.sampler import Sampler
 from tests.own_data import UNET
 from tests.workflow import PROJECT
 
+pytestmark = pytest.mark.workflow  # its package is one that the workflow has compiled
+
 CPU = torch.device("cpu")
 SIZE = UNET["image_size"]
 WHAT = compilable({"unet": UNET, "half_precision": False}, CPU)

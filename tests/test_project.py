@@ -34,8 +34,9 @@ def keys_of(schema, prefix=""):
     """All keys of the schema, as dotted paths."""
     for key, entry in schema.get("properties", {}).items():
         yield f"{prefix}{key}"
-        if "$ref" in entry:
-            entry = SCHEMA["$defs"][entry["$ref"].split("/")[-1]]
+        for choice in entry.get("anyOf", [entry]):
+            if "$ref" in choice:
+                entry = SCHEMA["$defs"][choice["$ref"].split("/")[-1]]
         yield from keys_of(entry, f"{prefix}{key}.")
 
 

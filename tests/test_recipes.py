@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.test_project import PROJECT
-from tests.workflow import command, run_in
+from tests.workflow import command, merged, run_in
 
 pytestmark = pytest.mark.workflow
 
