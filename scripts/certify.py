@@ -6,19 +6,18 @@ STARTED = time.perf_counter()  # before the imports, which are a part of the job
 
 import logging
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from adds.data.images import Images
+from adds.data.images import Images, Picture
 from adds.machine.devices import Device, claim_device
 from adds.machine.logs import configure_logging, exit_when_terminated
 from adds.models.weights import checksums
-from adds.registry import Variant
+from adds.registry import Stage, Variant
 from adds.sampling.job import Counter, Draw, refuse_to_draw, run_job, whole_identity
-from adds.sampling.ledger import FamilyLedgers
+from adds.sampling.ledger import Chunk, FamilyLedgers
 from adds.sampling.stopping import SampleSize
 
 if TYPE_CHECKING:
@@ -27,39 +26,47 @@ if TYPE_CHECKING:
 logger = logging.getLogger("adds.certify")
 
 
-def sampler_loader(
-    job: dict, machine: dict, folders: dict[str, Path], compiled: Path | None, device: str
-) -> Callable[[], "Sampler"]:
-    """Return what loads the networks on first use: they aren't needed where every sample is on record."""
+def load_sampler(
+    job: dict[str, Any], machine: dict[str, Any], folders: dict[str, Path], compiled: Path | None, device: str
+) -> "Sampler":
+    """Load the networks."""
+    import torch
 
-    @cache
-    def load() -> "Sampler":
-        import torch
+    from adds.models.pipeline import load_pipeline
+    from adds.sampling.sampler import Sampler
 
-        from adds.models.pipeline import load_pipeline
-        from adds.sampling.sampler import Sampler
+    torch.set_num_threads(machine["threads"])
+    pipeline = load_pipeline(
+        job["networks"],
+        machine["batch_size"],
+        diffusion=folders.get("diffusion"),
+        classifier=folders["classifier"],
+        device=torch.device(device),
+        compiled=compiled,
+    )
+    identity = job["identity"]
+    return Sampler(
+        job["method"],
+        pipeline,
+        identity["sigma"],
+        job["votes"],
+        guidance_scale=identity.get("guidance_scale", 0.0),
+        seed=identity["seed"],
+        options=job["options"],
+    )
 
-        torch.set_num_threads(machine["threads"])
-        pipeline = load_pipeline(
-            job["networks"],
-            machine["batch_size"],
-            diffusion=folders.get("diffusion"),
-            classifier=folders["classifier"],
-            device=torch.device(device),
-            compiled=compiled,
-        )
-        identity = job["identity"]
-        return Sampler(
-            job["method"],
-            pipeline,
-            identity["sigma"],
-            job["votes"],
-            guidance_scale=identity.get("guidance_scale", 0.0),
-            seed=identity["seed"],
-            options=job["options"],
-        )
 
-    return load
+class LazySampler:
+    """Draws with networks that are loaded on first use: they aren't needed where every sample is on record."""
+
+    def __init__(self, load: Callable[[], "Sampler"]) -> None:
+        self._load = load
+        self.sampler: Sampler | None = None
+
+    def __call__(self, picture: Picture, *, stage: Stage, first: int, count: int) -> Chunk:
+        """Draw, as `adds.sampling.job.Draw` says."""
+        self.sampler = self.sampler or self._load()
+        return self.sampler.draw(picture, stage=stage, first=first, count=count)
 
 
 def leaders_device(counts: str) -> Device:
@@ -83,7 +90,7 @@ def tell_times(sampler: "Sampler") -> None:
     )
 
 
-def main(job: dict, machine: dict, inputs, output: str) -> None:
+def main(job: dict[str, Any], machine: dict[str, Any], inputs: Any, output: str) -> None:
     leader = inputs.get("leader")
     reads_only = leader and job["sampling"]["mode"] == "fixed"
     device = leaders_device(leader) if reads_only else claim_device(machine)
@@ -91,16 +98,12 @@ def main(job: dict, machine: dict, inputs, output: str) -> None:
     models = {name: checksums(folder) for name, folder in folders.items()}
     identity = whole_identity(job["identity"], models, device.kind)
     compiled = Path(inputs.compiled).parent if machine["compile"] and "diffusion" in folders else None
-    load = sampler_loader(job, machine, folders, compiled, device.kind)
-
-    def draw(picture, **which):
-        return load().draw(picture, **which)
-
+    lazy = LazySampler(lambda: load_sampler(job, machine, folders, compiled, device.kind))
     variant = Variant(job["method"], job["votes"])
-    drawing: Draw = refuse_to_draw if reads_only else draw
+    draw: Draw = refuse_to_draw if reads_only else lazy
     images = Images.read(inputs.images, inputs.pixels).part(*job["positions"])
     counts = run_job(
-        Counter(variant, job["networks"]["classifier"]["classes"], machine["chunk_size"], drawing),
+        Counter(variant, job["networks"]["classifier"]["classes"], machine["chunk_size"], draw),
         images,
         size=SampleSize.from_settings(job["sampling"]),
         ledgers=FamilyLedgers(job["ledgers"], identity, list(images), variant, Variant(*job["leader"])),
@@ -108,8 +111,8 @@ def main(job: dict, machine: dict, inputs, output: str) -> None:
         device=device,
     )
     counts.to_parquet(output, index=False)
-    if load.cache_info().currsize:
-        tell_times(load())
+    if lazy.sampler is not None:
+        tell_times(lazy.sampler)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Compile the diffusion model for this kind of processor, once for all certification jobs, if that is asked for."""
 
 from pathlib import Path
+from typing import Any
 
 from adds.machine.devices import claim_device
 from adds.machine.logs import configure_logging
 
 
-def main(recipe: dict, machine: dict, folder: Path) -> None:
+def main(recipe: dict[str, Any], machine: dict[str, Any], folder: Path) -> None:
     if not machine["compile"]:
         return
     import torch

@@ -1,6 +1,7 @@
 """Denoise a few images with every method, for the figure."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from adds.models.pipeline import load_pipeline
 from adds.sampling.closeups import denoised_pictures
 
 
-def main(params: dict, machine: dict, inputs, sigma: float, output: str) -> None:
+def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, sigma: float, output: str) -> None:
     pipeline = load_pipeline(
         params["networks"],
         # One sample at a time is denoised: batches that are filled up with padding would be all but wasted.

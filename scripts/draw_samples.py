@@ -1,5 +1,7 @@
 """Draw images that the diffusion model makes from nothing."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -10,7 +12,7 @@ from adds.models.training import generate
 from adds.models.unet import load_diffusion
 
 
-def main(params: dict, weights: str, device: torch.device, output: str) -> None:
+def main(params: dict[str, Any], weights: str, device: torch.device, output: str) -> None:
     settings = params["diffusion"]
     unet = settings["unet"]
     samples = generate(

@@ -1,6 +1,7 @@
 """Decode the listed images once, and describe them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from adds.data.images import Form, check_labels, class_names, describe, reader
 from adds.machine.logs import configure_logging
 
 
-def main(recipe: dict, listed: str, classes: str | None, source: str | None, output) -> None:
+def main(recipe: dict[str, Any], listed: str, classes: str | None, source: str | None, output: Any) -> None:
     rows = pd.read_csv(listed, dtype={"class_name": str, "name": str}, keep_default_na=False, na_values={"label": [""]})
     if classes:
         check_labels(rows, classes)

@@ -1,6 +1,7 @@
 """Get the diffusion model's checkpoint: from a local copy, or from its address."""
 
 from pathlib import Path
+from typing import Any
 
 from adds.data.download import Expected, fetch, use_local
 from adds.machine.logs import configure_logging
@@ -9,9 +10,9 @@ from adds.models.weights import describe_model
 HINT = "Set diffusion.weights to a copy of your own, or diffusion.download.urls to a mirror."
 
 
-def main(recipe: dict, weights: Path) -> None:
-    download = recipe.get("download")
-    expected = Expected.from_settings(download) if download else Expected()
+def main(recipe: dict[str, Any], weights: Path) -> None:
+    download = recipe.get("download") or {"urls": []}
+    expected = Expected.from_settings(download)
     if "weights" in recipe:
         use_local(recipe["weights"], weights, expected)
     else:

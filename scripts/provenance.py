@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -10,7 +11,7 @@ from adds.machine.logs import configure_logging
 from adds.monitor.provenance import provenance
 
 
-def main(config: dict, inputs, output) -> None:
+def main(config: dict[str, Any], inputs: Any, output: Any) -> None:
     found = provenance(
         pd.read_parquet(inputs.certificates), [Path(path) for path in inputs.models], [Path(inputs.list)]
     )

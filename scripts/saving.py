@@ -1,6 +1,7 @@
 """Replay the recorded samples: what sequential sampling would have saved, and for which images."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -13,7 +14,7 @@ from adds.results.tables import saving_cells, write
 from adds.sampling.replay import replay_all
 
 
-def main(params: dict, inputs, output) -> None:
+def main(params: dict[str, Any], inputs: Any, output: Any) -> None:
     counts, certified = pd.read_parquet(inputs.counts), pd.read_parquet(inputs.certificates)
     replayed = replay_all(counts, by_bound(certified, "two_sided"), params["ledgers"], alpha=params["alpha"])
     table = saving_table(replayed)

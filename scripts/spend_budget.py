@@ -1,6 +1,7 @@
 """Record how ADDS spends its privacy budget over the steps, for every sigma."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -12,7 +13,7 @@ from adds.models.pipeline import load_pipeline
 from adds.sampling.closeups import budget_by_step
 
 
-def main(params: dict, machine: dict, inputs, output: str) -> None:
+def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, output: str) -> None:
     pipeline = load_pipeline(
         params["networks"],
         machine["batch_size"],

@@ -1,6 +1,7 @@
 """Write the tables: certified accuracy at r = 0, clean accuracy, mean probability of the true class."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -29,7 +30,9 @@ def partial_mark(certified: pd.DataFrame, partial_of: int | None) -> str:
     )
 
 
-def main(certified: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame | None, folder: Path, params: dict) -> None:
+def main(
+    certified: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame | None, folder: Path, params: dict[str, Any]
+) -> None:
     shown, partial_of = by_bound(certified, params["bound"]), params["partial_of"]
     images = "the" if partial_of is not None else shown["number"].nunique()
     mark, partial = partial_mark(shown, partial_of), partial_of is not None

@@ -1,6 +1,7 @@
 """Train the embedded experiment's classifier."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from adds.models.training import TrainingSettings, train_classifier
 from adds.models.weights import describe_model, save_weights
 
 
-def main(recipe: dict, output) -> None:
+def main(recipe: dict[str, Any], output: Any) -> None:
     train, test = load_split()
     held_out = test[np.arange(FOR_CHOICES)]
     settings = TrainingSettings(**recipe["training"])

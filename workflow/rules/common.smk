@@ -78,22 +78,18 @@ def networks_of(wildcards) -> dict[str, str]:
     """The networks that a method reads. That one was compiled, or not any more, is no reason to sample again."""
     wanted = registry.METHODS[wildcards.method].networks
     files = {name: f"<{name}>/weights" for name in wanted}
-    files |= {
-        f"{name}_description": f"<{name}>/description.json" for name in wanted
-    }
+    files |= {f"{name}_description": f"<{name}>/description.json" for name in wanted}
     if "diffusion" in wanted:
         files["compiled"] = "<compiled>/asked"
     return files
 
 
-def leader_counts(wildcards) -> list[str]:
+def leader_counts(wildcards):
     """What a certify job waits for: the counts of its family's leader, unless it is the leader."""
     leader = EXPERIMENT.leader(setting_of(wildcards))
     if leader == setting_of(wildcards):
         return []
-    return [
-        f"<results>/{EXPERIMENT.counts(leader, EXPERIMENT.shard(wildcards.shard))}"
-    ]
+    return f"<results>/{EXPERIMENT.counts(leader, EXPERIMENT.shard(wildcards.shard))}"
 
 
 def reads_only(wildcards) -> bool:
