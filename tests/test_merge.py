@@ -24,7 +24,7 @@ IDENTITIES = [
 
 
 @pytest.fixture(scope="module")
-def drawn(schedule, tmp_path_factory):
+def counted(schedule, tmp_path_factory):
     """The counts of an experiment with three settings, two jobs each."""
     jobs = Jobs(schedule, tmp_path_factory.mktemp("ledger"))
     settings = [(LEADER, IDENTITY), (Variant("adds_oneshot", 1), IDENTITY), (Variant("rs", 1), RS_IDENTITY)]
@@ -67,8 +67,8 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def counts(drawn):
-    return drawn.copy()
+def counts(counted):
+    return counted.copy()
 
 
 def in_file(counts, name):

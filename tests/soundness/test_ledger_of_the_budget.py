@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from adds.diffusion.noise import Noise
 from adds.methods.adds import guide
 from adds.methods.base import Query
-from adds.methods.privacy import SLIVER, BudgetExceededError, PrivacyFilter, squared_budget
+from adds.methods.privacy import MIN_STD, SLIVER, BudgetExceededError, PrivacyFilter, squared_budget
 from tests.conftest import unet_pipeline
 
 stds = st.one_of(
@@ -70,6 +70,16 @@ def test_a_step_without_noise_is_never_guided_and_costs_nothing():
     assert used.tolist() == [[0.0, 1.0]]
     assert privacy.spent[0, 0] == 0
     assert privacy.budget[0, 0] == pytest.approx(1, abs=2 * SLIVER)
+
+
+def test_noise_that_rounding_could_hide_does_not_count_as_noise():
+    """Below MIN_STD a coordinate isn't guided, however little it would cost."""
+    assert 1000 * torch.finfo(torch.float32).eps / 4 < MIN_STD  # well above the rounding of states of size 1
+    privacy = PrivacyFilter(sigma=0.5, shape=(1, 2))
+    std = torch.tensor([[0.9 * MIN_STD, 1.1 * MIN_STD]])
+    used = privacy.spend(scale=1.0, coef_x0=1e-6, std=std)
+    assert used.tolist() == [[0.0, 1.0]]
+    assert privacy.spent[0, 0] == 0
 
 
 def test_exhausted_needs_every_coordinate():
