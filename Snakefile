@@ -34,13 +34,7 @@ include: "workflow/rules/monitor.smk"
 rule all:
     default_target: True
     input:
-        "<results>/plan.json",
-        "<results>/certificates.csv",
-        "<results>/provenance.json",
-        "<results>/summary.txt",
-        all_identities(),
-        all_figures(),
-        all_tables(),
+        [f"<results>/{name}" for name in EXPERIMENT.targets()],
     localrule: True
 
 

@@ -176,6 +176,16 @@ def test_the_machines_settings_are_no_part_of_a_job():
     assert before.machine() != after.machine()
 
 
+def test_jobs_that_only_read_ask_for_little():
+    """Half of the paper's jobs; in sequential mode they may have to draw, and ask for what a leader asks for."""
+    fixed, sequential = paper(), paper(sampling={"mode": "sequential"})
+    leader, follower = Setting("adds", "1.0", 5), Setting("adds", "1.0", 1)
+    assert fixed.needs(leader) == {"gpu": 1, "mem_mb": 16000, "runtime": 720}
+    assert fixed.needs(follower) == {"gpu": 0, "mem_mb": 1000, "runtime": 10}
+    assert sequential.needs(follower) == sequential.needs(leader) == fixed.needs(leader)
+    assert digits().needs(leader)["gpu"] == 0
+
+
 def test_swapped_values_are_another_job():
     """Snakemake compares params as a set of values: only one dict keeps n0 and n apart."""
     one, other = digits(sampling={"n0": 20, "n": 30}), digits(sampling={"n0": 30, "n": 20})

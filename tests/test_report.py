@@ -84,7 +84,7 @@ def test_report_opens_with_every_figure_and_table(finished, tmp_path):
         "clean_accuracy.html",
         "true_class_probability.html",
         "bounds.html",
-        "saving.html",
+        "savings.html",
     }
     assert all("ADDS, 5 votes" in page for page in tables.values())
     assert all("sigma" in entry[-1] or len(entry[-1]) > 80 for entry in found.values()), "captions say how to read"

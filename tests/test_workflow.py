@@ -19,7 +19,7 @@ ADDS = 3 * SIGMAS
 FIGURE_RULES = {
     "certified_accuracy_figure": 2,
     "bounds_figure": 1,
-    "saving": 1,
+    "savings": 1,
     "runtime_figure": 1,
     "vote_distribution_figure": 1,
     "denoised_figure": 2,
@@ -28,7 +28,7 @@ FIGURE_RULES = {
 AFTER_CERTIFICATES = {
     "tables": 1,
     "bounds_figure": 1,
-    "saving": 1,
+    "savings": 1,
     "certified_accuracy_figure": 2,
     "runtime_figure": 1,
     "vote_distribution_figure": 1,
@@ -61,7 +61,7 @@ def test_every_file_of_the_contract(finished):
     pd.testing.assert_frame_equal(certificates, from_csv, check_dtype=False)
     figures = ["certified_accuracy_votes1", "certified_accuracy_votes5", "runtime", "vote_distribution", "bounds"]
     figures += ["denoised_sigma0.5", "denoised_sigma1.0", "budget", "samples_needed"]
-    tables = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds", "saving"]
+    tables = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds", "savings"]
     expected = [results / f"figures/{name}.{suffix}" for name in figures for suffix in ("pdf", "png", "csv")]
     expected += [results / f"tables/{name}.{suffix}" for name in tables for suffix in ("csv", "md", "tex")]
     for file in [*expected, results / "report.html", results / "config.yaml", results / "plan.json"]:

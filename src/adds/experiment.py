@@ -452,6 +452,22 @@ class Experiment:
             "seed": self.config["seed"],
         }
 
+    def reads_only(self, setting: Setting) -> bool:
+        """Tell whether a setting's jobs take all their samples from their leader's ledger.
+
+        In sequential mode a member may need samples that its leader didn't draw.
+        """
+        return self.config["sampling"]["mode"] == "fixed" and not self.leads(setting)
+
+    def needs(self, setting: Setting | None = None) -> dict[str, int]:
+        """Return what a job that loads the networks asks a scheduler for, or a certification job of a setting."""
+        if setting is not None and self.reads_only(setting):
+            return {"gpu": 0, "mem_mb": 1000, "runtime": 10}
+        gpu = 0 if self.config["device"] == "cpu" else 1
+        if setting is None:
+            return {"gpu": gpu, "mem_mb": 4000 if self.small else 16000, "runtime": 60}
+        return {"gpu": gpu, "mem_mb": 4000 if self.small else 16000, "runtime": 60 if self.small else 720}
+
     # Where it is
 
     def recipe(self, what: Model) -> dict[str, Any]:
@@ -519,7 +535,7 @@ class Experiment:
     def tables(self) -> list[str]:
         """Return the names of the tables."""
         names = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds"]
-        return names + ([] if self.partial else ["saving"])
+        return names + ([] if self.partial else ["savings"])
 
     def figure(self, *keys: str, **content: Any) -> dict[str, Any]:
         """Return the parameters of a figure, so that a change of one key reruns those only that show it.
@@ -535,6 +551,22 @@ class Experiment:
         sampling = self.config["sampling"]
         most = "at most " if sampling["mode"] == "sequential" else ""
         return {"n0": sampling["n0"], "n": sampling["n"], "alpha": sampling["alpha"], "at_most": most}
+
+    def identity_file(self, setting: Setting) -> str:
+        """Return the name of a file that is new where a setting's identity is, below the results.
+
+        Counts that are another configuration's are older than it. Snakemake's record of params alone would do, if it
+        never got lost, as it does when results are copied.
+        """
+        return f"identity/{setting.folder}/{short_hash(self.identity(setting))}"
+
+    def targets(self) -> list[str]:
+        """Return everything that a run is to leave, below the results."""
+        names = ["plan.json", "certificates.csv", "provenance.json", "summary.txt"]
+        names += [f"figures/{name}.{suffix}" for name in self.figures() for suffix in ("pdf", "png", "csv")]
+        names += [f"tables/{name}.{suffix}" for name in self.tables() for suffix in ("csv", "md", "tex")]
+        # Snakemake makes what is missing only where it is asked for.
+        return names + ([] if self.partial else [self.identity_file(setting) for setting in self.settings()])
 
     def plan(self) -> dict[str, Any]:
         """Return what the run is going to do, for `python -m adds.monitor.status`."""

@@ -35,8 +35,8 @@ rule certify:
     threads: 1
     resources:
         gpu=gpus_of,
-        mem_mb=megabytes_of_a_job,
-        runtime=minutes_of_a_job,
+        mem_mb=megabytes_of,
+        runtime=minutes_of,
     params:
         job=job_of,
         machine=machine_of,

@@ -38,8 +38,7 @@ def understood():
 
 
 EXPERIMENT = understood()
-FIGURE_FORMATS = ("pdf", "png", "csv")
-TABLE_FORMATS = ("csv", "md", "tex")
+NEEDS = EXPERIMENT.needs()
 
 
 def setting_of(wildcards):
@@ -55,23 +54,8 @@ def machine_of(wildcards, threads) -> dict:
     return {**EXPERIMENT.machine(), "threads": threads}
 
 
-def identity_file(setting) -> str:
-    """A file that is new where a setting's identity is, so that old counts are older than what they need.
-
-    Params alone would do if Snakemake's records of them never got lost, as they do when results are copied.
-    """
-    name = experiment.short_hash(EXPERIMENT.identity(setting))
-    return f"<results>/identity/{setting.folder}/{name}"
-
-
 def identity_of(wildcards) -> str:
-    return identity_file(setting_of(wildcards))
-
-
-def all_identities() -> list[str]:
-    """Targets of a whole run: Snakemake makes what is missing only where it is asked for."""
-    settings = [] if EXPERIMENT.partial else EXPERIMENT.settings()
-    return [identity_file(setting) for setting in settings]
+    return f"<results>/{EXPERIMENT.identity_file(setting_of(wildcards))}"
 
 
 def networks_of(wildcards) -> dict[str, str]:
@@ -92,35 +76,17 @@ def leader_counts(wildcards):
     return f"<results>/{EXPERIMENT.counts(leader, EXPERIMENT.shard(wildcards.shard))}"
 
 
-def reads_only(wildcards) -> bool:
-    """Whether a certify job takes all its samples from its leader's ledger: it needs no GPU then."""
-    fixed = EXPERIMENT.config["sampling"]["mode"] == "fixed"
-    return fixed and not EXPERIMENT.leads(setting_of(wildcards))
-
-
 def gpus_of(wildcards) -> int:
-    return 0 if EXPERIMENT.config["device"] == "cpu" or reads_only(wildcards) else 1
+    return EXPERIMENT.needs(setting_of(wildcards))["gpu"]
 
 
-def networks_gpus() -> int:
-    return 0 if EXPERIMENT.config["device"] == "cpu" else 1
-
-
-def compilers_gpus() -> int:
-    return networks_gpus() if EXPERIMENT.machine()["compile"] else 0
-
-
-def megabytes_of_a_job(wildcards, attempt) -> int:
+def megabytes_of(wildcards, attempt) -> int:
     """A retry gets more: schedulers kill jobs that take more than they asked for."""
-    return attempt * (1000 if reads_only(wildcards) else networks_megabytes())
+    return attempt * EXPERIMENT.needs(setting_of(wildcards))["mem_mb"]
 
 
-def networks_megabytes() -> int:
-    return 4000 if EXPERIMENT.small else 16000
-
-
-def minutes_of_a_job(wildcards, attempt) -> int:
-    return attempt * (10 if reads_only(wildcards) else 60 if EXPERIMENT.small else 720)
+def minutes_of(wildcards, attempt) -> int:
+    return attempt * EXPERIMENT.needs(setting_of(wildcards))["runtime"]
 
 
 def all_counts(wildcards) -> list[str]:
@@ -147,22 +113,6 @@ def images_source(wildcards):
     if not record.needs_source:
         return []
     return dataset["source"] or f"<images>/{record.archive}"
-
-
-def all_figures() -> list[str]:
-    return [
-        f"<results>/figures/{name}.{suffix}"
-        for name in EXPERIMENT.figures()
-        for suffix in FIGURE_FORMATS
-    ]
-
-
-def all_tables() -> list[str]:
-    return [
-        f"<results>/tables/{name}.{suffix}"
-        for name in EXPERIMENT.tables()
-        for suffix in TABLE_FORMATS
-    ]
 
 
 def require_gpu() -> None:

@@ -132,8 +132,8 @@ rule denoise:
         "../../envs/adds.yaml"
     threads: 1
     resources:
-        gpu=networks_gpus(),
-        mem_mb=networks_megabytes(),
+        gpu=NEEDS["gpu"],
+        mem_mb=NEEDS["mem_mb"],
         runtime=60,
     params:
         denoise=lambda wildcards: EXPERIMENT.denoising(wildcards.sigma),
@@ -184,8 +184,8 @@ rule spend_budget:
         "../../envs/adds.yaml"
     threads: 1
     resources:
-        gpu=networks_gpus(),
-        mem_mb=networks_megabytes(),
+        gpu=NEEDS["gpu"],
+        mem_mb=NEEDS["mem_mb"],
         runtime=60,
     params:
         budget=EXPERIMENT.budget(),
@@ -233,8 +233,8 @@ rule draw_samples:
         "../../envs/adds.yaml"
     threads: 1
     resources:
-        gpu=networks_gpus(),
-        mem_mb=networks_megabytes(),
+        gpu=NEEDS["gpu"],
+        mem_mb=NEEDS["mem_mb"],
         runtime=60,
     params:
         samples=EXPERIMENT.drawing_samples(),

@@ -108,8 +108,8 @@ rule compile_diffusion:
         "../../envs/adds.yaml"
     threads: 1
     resources:
-        gpu=compilers_gpus(),
-        mem_mb=2 * networks_megabytes(),
+        gpu=NEEDS["gpu"] if EXPERIMENT.machine()["compile"] else 0,
+        mem_mb=2 * NEEDS["mem_mb"],
         runtime=60,
     params:
         recipe=EXPERIMENT.recipe("compiled"),

@@ -54,16 +54,16 @@ rule tables:
         "../../scripts/tables.py"
 
 
-rule saving:
+rule savings:
     input:
         counts="<results>/counts.parquet",
         certificates="<results>/certificates.parquet",
     output:
-        multiext("<results>/tables/saving", ".csv", ".md", ".tex"),
+        multiext("<results>/tables/savings", ".csv", ".md", ".tex"),
         multiext("<results>/figures/samples_needed", ".pdf", ".csv"),
         table=report(
-            "<results>/tables/saving.html",
-            caption="../report/saving.rst",
+            "<results>/tables/savings.html",
+            caption="../report/savings.rst",
             category="Tables",
             labels={"table": "saving of sequential sampling"},
         ),
@@ -74,9 +74,9 @@ rule saving:
             labels={"figure": "samples needed"},
         ),
     log:
-        "<logs>/saving.log",
+        "<logs>/savings.log",
     benchmark:
-        "<benchmarks>/saving.tsv"
+        "<benchmarks>/savings.tsv"
     # The longest of the jobs that end a run: first, so that the others run beside it.
     priority: 1
     conda:
@@ -87,4 +87,4 @@ rule saving:
     params:
         figure=EXPERIMENT.figure(ledgers=experiment.LEDGERS, **EXPERIMENT.samples()),
     script:
-        "../../scripts/saving.py"
+        "../../scripts/savings.py"

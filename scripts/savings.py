@@ -31,5 +31,5 @@ def main(params: dict[str, Any], inputs: Any, output: Any) -> None:
 
 
 if __name__ == "__main__":
-    configure_logging(snakemake.log[0], "saving")
+    configure_logging(snakemake.log[0], "savings")
     main(snakemake.params.figure, snakemake.input, snakemake.output)
