@@ -198,6 +198,7 @@ def test_cifar10_from_nothing_to_tables(server, tmp_path):
     done = run(
         folder,
         server,
+        "tables",
         configfiles=["config/cifar10.yaml"],
         dataset={"list": "list.csv", "images": 2, "download": described(server, "/cifar-10-binary.tar.gz", "md5")},
         diffusion={

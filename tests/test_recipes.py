@@ -69,17 +69,31 @@ def counts_of(project, method, votes, *targets, **changes):
     return pd.read_parquet(project[0] / target)
 
 
-def test_a_method(project):
-    """Two files, and it votes, is estimated, certified, tabled and drawn in a colour of its own."""
+FILES = {
+    "A method": ("src/adds/methods/twice.py", '    Method(\n        "rs",\n'),
+    "A data set": ("src/adds/data/stripes.py", '    Dataset("digits"'),
+    "A kind of classifier": ("src/adds/models/classifiers/nearest.py", '    ClassifierKind("timm"'),
+}
+
+
+def test_a_method_a_data_set_and_a_kind_of_classifier(project):
+    """Two files each. Together they vote, are estimated, certified and tabled under their names."""
     folder, environment = project
-    touched = follow(folder, "A method", record_before='    Method(\n        "rs",\n')
-    assert touched == ["src/adds/registry.py", "src/adds/methods/twice.py"]
-    methods = {"twice": {"votes": [1, 3]}, "carlini": None}
-    counts = counts_of(project, "twice", 3, "tables", methods=methods)
+    for title, (module, record_before) in FILES.items():
+        assert follow(folder, title, record_before=record_before) == ["src/adds/registry.py", module]
+    (folder / "stripes.csv").write_text("number,label\n0,0\n1,1\n2,0\n3,1\n")
+    changes = {
+        "methods": {"twice": {"votes": [1, 3]}, "carlini": None},
+        "dataset": {"name": "stripes", "list": "stripes.csv"},
+        "classifier": {"kind": "nearest", "weights": None},
+    }
+    counts = counts_of(project, "twice", 3, "tables", **changes)
+    assert list(counts["number"]) == [0, 1, 2, 3]
     assert counts["counts_estimation"].map(sum).eq(12).all()
     assert (counts["evaluations"] == (1 + 3) * 16).all()
+    assert (folder / "resources/stripes").is_dir()
     assert "| Twice denoised, 3 votes |" in (folder / "results/digits/tables/certified_accuracy.md").read_text()
-    told = run_copy(project, "estimate", methods=methods)
+    told = run_copy(project, "estimate", **changes)
     assert re.search(r"\| Twice denoised, 3 votes \| 1 \| 4 \|", told), told
     both = {**environment, "PYTHONPATH": f"{folder}/src:{PROJECT}"}
     golden = run_in(folder, sys.executable, "-c", GOLDEN, environment=both)
@@ -87,24 +101,6 @@ def test_a_method(project):
 
 
 GOLDEN = "from tests.soundness.golden import ballots_of, checksum; print(checksum(ballots_of('twice')))"
-
-
-def test_a_data_set(project):
-    folder, _ = project
-    touched = follow(folder, "A data set", record_before='    Dataset("digits"')
-    assert touched == ["src/adds/registry.py", "src/adds/data/stripes.py"]
-    (folder / "stripes.csv").write_text("number,label\n0,0\n1,1\n2,0\n3,1\n")
-    counts = counts_of(project, "carlini", 1, dataset={"name": "stripes", "list": "stripes.csv"})
-    assert list(counts["number"]) == [0, 1, 2, 3]
-    assert (folder / "resources/stripes").is_dir()
-
-
-def test_a_kind_of_classifier(project):
-    folder, _ = project
-    touched = follow(folder, "A kind of classifier", record_before='    ClassifierKind("timm"')
-    assert touched == ["src/adds/registry.py", "src/adds/models/classifiers/nearest.py"]
-    counts = counts_of(project, "carlini", 1, classifier={"kind": "nearest", "weights": None})
-    assert counts["counts_estimation"].map(sum).eq(12).all()
 
 
 def test_a_bound(project):

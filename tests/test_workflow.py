@@ -294,8 +294,7 @@ def test_a_killed_job_continues_to_the_same_counts(rerun):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    kill_after(chunks=6)
-    kill_after(chunks=14)
+    kill_after(chunks=8)
     assert not (rerun / target).exists()
     done = run(rerun, "--nolock", target, **changes)
     assert done.returncode == 0, done.stderr
