@@ -112,7 +112,7 @@ METHODS = _by_name(
     Method(
         "densepure",
         "DensePure",
-        counts="4460586a871bb9d7",
+        counts="3e5075306feb7826",
         colour="#0072B2",
         dashes=(6, 1.5, 1, 1.5),
         takes_votes=True,
@@ -121,7 +121,7 @@ METHODS = _by_name(
     Method(
         "adds",
         "ADDS",
-        counts="5738b4acabf82e97",
+        counts="8d688d3ad275fce7",
         colour="#D55E00",
         takes_votes=True,
         guided=True,

@@ -19,6 +19,7 @@ from adds.diffusion.schedule import Schedule, evenly_spaced
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.registry import BOUNDS, METHODS
 from adds.sampling.sampler import Sampler
+from adds.sampling.votes import majority
 from tests.conftest import GaussianWorld
 
 SIGMAS = (0.5, 1.0)
@@ -44,7 +45,10 @@ def world() -> Pipeline:
 
 
 def ballots_of(name: str) -> list[object]:
-    """Everything that a method says of some samples, in both stages, with one vote and with five, for every option."""
+    """Everything that a method says of some samples, in both stages, with one vote and with five, for every option.
+
+    The vote's rule is a part of it: of two to four votes, some are tied.
+    """
     method, pipeline = METHODS[name], world()
     picture = Picture.of(np.array([[[0.6, 0.45], [0.2, 0.9]]], np.float32), number=3)
     choices = [{key: value} for key, values in method.options.items() for value in values] or [{}]
@@ -57,6 +61,7 @@ def ballots_of(name: str) -> list[object]:
                     chunk = sampler.draw(picture, stage=stage, first=2, count=SAMPLES)
                     contained = {key: classes.tolist() for key, classes in chunk.contained.items()}
                     found += [chunk.ballots.tolist(), contained, round(chunk.budget_share, 4)]
+                    found += [majority(chunk.ballots[:, :cast]).tolist() for cast in (2, 3, 4, 5) if cast <= votes]
     return found
 
 
