@@ -91,16 +91,14 @@ def tell_times(sampler: "Sampler") -> None:
 
 
 def main(job: dict[str, Any], machine: dict[str, Any], inputs: Any, output: str) -> None:
-    leader = inputs.get("leader")
-    reads_only = leader and job["sampling"]["mode"] == "fixed"
-    device = leaders_device(leader) if reads_only else claim_device(machine)
+    device = leaders_device(inputs.leader) if job["reads_only"] else claim_device(machine)
     folders = {name: Path(inputs[name]).parent for name in ("diffusion", "classifier") if inputs.get(name)}
     models = {name: checksums(folder) for name, folder in folders.items()}
     identity = whole_identity(job["identity"], models, device.kind)
     compiled = Path(inputs.compiled).parent if machine["compile"] and "diffusion" in folders else None
     lazy = LazySampler(lambda: load_sampler(job, machine, folders, compiled, device.kind))
     variant = Variant(job["method"], job["votes"])
-    draw: Draw = refuse_to_draw if reads_only else lazy
+    draw: Draw = refuse_to_draw if job["reads_only"] else lazy
     images = Images.read(inputs.images, inputs.pixels).part(*job["positions"])
     counts = run_job(
         Counter(variant, job["networks"]["classifier"]["classes"], machine["chunk_size"], draw),

@@ -6,7 +6,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
-from adds.experiment import ConfigError, Experiment, Setting, explain
+from adds.certificates.certificate import least_certifying_n
+from adds.experiment import ConfigError, Experiment, Setting, explain, least_n
 from adds.registry import METHODS
 from tests.workflow import PROJECT, TINY, merged
 
@@ -184,6 +185,15 @@ def test_jobs_that_only_read_ask_for_little():
     assert fixed.needs(follower) == {"gpu": 0, "mem_mb": 1000, "runtime": 10}
     assert sequential.needs(follower) == sequential.needs(leader) == fixed.needs(leader)
     assert digits().needs(leader)["gpu"] == 0
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.05, 0.001, 1e-6])
+def test_the_smallest_n_is_the_certificates_own(alpha):
+    """Snakemake's process has no scipy: the same number by a formula, for the weaker of the two bounds."""
+    for mode in ("fixed", "sequential"):
+        assert least_n(alpha, sequential=mode == "sequential") == max(
+            least_certifying_n(alpha, mode=mode, bound=bound) for bound in ("cohen", "two_sided")
+        )
 
 
 def test_swapped_values_are_another_job():

@@ -78,6 +78,8 @@ def test_from_settings():
 
 
 def test_bad_rules():
+    with pytest.raises(ValueError, match=r"stop\.bound is 'hope'"):
+        Stop(bound="hope")
     with pytest.raises(ValueError, match=r"stop.radii is \[-1\]"):
         Stop(radii=[-1])
     with pytest.raises(ValueError, match=r"stop\.tolerance is 0"):

@@ -229,7 +229,7 @@ class Experiment:
         sampling = self.config["sampling"]
         n, alpha, sequential = sampling["n"], sampling["alpha"], sampling["mode"] == "sequential"
         known(self.config["bound"], BOUNDS, "bound")
-        known(sampling["stop"]["bound"], BOUNDS, "sampling.stop.bound")
+        known(sampling["stop"]["bound"], ("cohen", "two_sided"), "sampling.stop.bound")
         least = least_n(alpha, sequential=sequential)
         if n < least:
             raise ConfigError(
@@ -314,15 +314,11 @@ class Experiment:
         """Return the shard of this name."""
         return self.shards()[int(name)]
 
-    def family(self, method: str) -> str:
-        """Return the method whose samples hold this one's, where it runs too, or the method itself."""
-        container = METHODS[method].contained_in
-        return container if container in self.methods else method
-
     def leader(self, setting: Setting) -> Setting:
         """Return the member of a family whose samples hold all others': it runs first, they read its ledger."""
-        family = self.family(setting.method)
-        return Setting(family, setting.sigma, max(self.methods[family]["votes"]))
+        container = METHODS[setting.method].contained_in
+        method = container if container in self.methods else setting.method
+        return Setting(method, setting.sigma, max(self.methods[method]["votes"]))
 
     def leads(self, setting: Setting) -> bool:
         """Tell whether a setting draws samples of its own."""
@@ -351,7 +347,7 @@ class Experiment:
         found: dict[str, Any] = {"family": family, "sigma": float(setting.sigma), "seed": config["seed"]}
         if METHODS[family].guided:
             found["guidance_scale"] = config["guidance_scale"][setting.sigma]
-        found |= self.options(setting.method)
+        found |= self.options(family)
         keys: tuple[str, ...] = ("timesteps",)
         if self.reads(setting.method, "diffusion"):
             keys += ("schedule", "rescale_timesteps", "steps", "half_precision", "unet")
@@ -387,6 +383,7 @@ class Experiment:
             "networks": self.networks(),
             "options": self.options(setting.method),
             "leader": list(self.leader(setting).variant),
+            "reads_only": self.reads_only(setting),
             "ledgers": LEDGERS,
             "positions": [shard.first, shard.end],
         }

@@ -38,7 +38,7 @@ def world() -> Pipeline:
     schedule = Schedule.named("linear", 1000)
     tilted = torch.linspace(-0.6, 0.6, 4).view(1, 1, 2, 2)
     return Pipeline(
-        Denoiser(GaussianWorld(schedule, tau=0.5, variance=tilted), schedule, batch_size=16),
+        Denoiser(GaussianWorld(schedule, tau=1.2, variance=tilted), schedule, batch_size=16),
         BatchedClassifier(quadrant, classes=4, batch_size=16),
         schedule.respaced(evenly_spaced(20, 1000)),
     )

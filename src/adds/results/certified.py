@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import pandas as pd
 
 from adds.certificates.certificate import certify
-from adds.registry import Mode
+from adds.registry import OPTIONS, Mode
 from adds.sampling.job import KEY
 
 COST = ["n0", "n", "stopped", "evaluations", "seconds", "budget_share"]
-MADE_BY = ["seed", "guidance_scale", "start", "identity", "device_kind", "device"]
+MADE_BY = ["seed", "guidance_scale", *OPTIONS, "identity", "device_kind", "device"]
 VERDICT = ["prediction", "correct", "abstained", "radius", "p_lower", "p_upper"]
 
 

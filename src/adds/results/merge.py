@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from adds.registry import METHODS
+from adds.registry import METHODS, OPTIONS
 from adds.sampling.job import KEY, SETTING, whole_identity
 
 COLUMNS = {*KEY, "counts_selection", "counts_estimation", "pixels", "identity", "device_kind", "budget_share"}
-TOLD = ("seed", "guidance_scale", "start")
+TOLD = ("seed", "guidance_scale", *OPTIONS)
 """Columns that repeat a part of the identity, so that a refusal can say what differs."""
 
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from adds.data.images import Images, Picture
 from adds.experiment import short_hash
 from adds.machine.devices import Device
-from adds.registry import Stage, Variant
+from adds.registry import OPTIONS, Stage, Variant
 from adds.sampling.ledger import Chunk, FamilyLedgers
 from adds.sampling.stopping import Rule, SampleSize
 from adds.sampling.votes import predictions_of
@@ -156,7 +156,7 @@ def provenance(identity: Mapping[str, Any], device: Device) -> dict[str, Any]:
     return {
         "seed": identity["seed"],
         "guidance_scale": identity.get("guidance_scale", np.nan),
-        "start": identity.get("start", ""),
+        **{option: identity.get(option, "") for option in OPTIONS},
         "identity": identity["hash"],
         "device_kind": device.kind,
         "device": device.name,

@@ -51,6 +51,8 @@ class Stop:
     bound: str = "two_sided"
 
     def __post_init__(self) -> None:
+        if self.bound not in ("cohen", "two_sided"):
+            raise ValueError(f"stop.bound is {self.bound!r}: sampling can be stopped by cohen or two_sided")
         if self.rule == "radii" and (not self.radii or min(self.radii) < 0):
             raise ValueError(f"stop.radii is {list(self.radii)}: it must list radii >= 0")
         if self.rule == "tolerance" and not self.tolerance > 0:

@@ -14,6 +14,10 @@ from adds.data.download import Expected, use_local
 from adds.models.weights import DESCRIPTION, WEIGHTS, describe_model, load_weights
 
 
+RESIZE = "bicubic"
+"""How images are brought to a model's input size; a part of the identity, as it changes what the network sees."""
+
+
 @dataclass(frozen=True)
 class TimmDescription:
     """What a timm model is, so that jobs can build it without asking the hub."""
@@ -77,7 +81,7 @@ class TimmClassifier(nn.Module):
         """Return logits for images in [-1, 1]."""
         unit = (images + 1) / 2
         if unit.shape[-2:] != self.input_size:
-            unit = functional.interpolate(unit, size=self.input_size, mode="bicubic", antialias=True)
+            unit = functional.interpolate(unit, size=self.input_size, mode=RESIZE, antialias=True)
         with torch.autocast(images.device.type, enabled=self.half_precision):
             logits: Tensor = self.network((unit - self.mean) / self.std)
         return logits
@@ -99,7 +103,7 @@ def obtain(order: Mapping[str, Any], folder: Path) -> None:
         raise ValueError(f"classifier.classes is {classes}, but {name} has {description.classes} classes")
     if not _same_network(network, TimmClassifier(description).network):
         raise ValueError(f"{name} is more than its architecture and its weights: it can't be used here")
-    describe_model(folder, {**order, **asdict(description)})
+    describe_model(folder, {**order, **asdict(description), "resize": RESIZE})
 
 
 def _same_network(network: nn.Module, rebuilt: nn.Module) -> bool:

@@ -24,7 +24,7 @@ TEXT_WIDTH = 7.0
 
 @dataclass(frozen=True)
 class Line:
-    """How a method is table."""
+    """How a method is drawn."""
 
     colour: str
     dashes: tuple[float, ...]
