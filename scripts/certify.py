@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+import adds
 from adds.data.images import Images, Picture
 from adds.machine.devices import Device, claim_device
 from adds.machine.logs import configure_logging, exit_when_terminated
 from adds.models.weights import checksums
-from adds.registry import Stage, Variant
+from adds.registry import METHODS, Stage, Variant
 from adds.sampling.job import Counter, Draw, refuse_to_draw, run_job, whole_identity
 from adds.sampling.ledger import Chunk, FamilyLedgers
 from adds.sampling.stopping import SampleSize
@@ -90,7 +91,18 @@ def tell_times(sampler: "Sampler") -> None:
     )
 
 
+def check_code(code: dict[str, str]) -> None:
+    """Refuse to draw under the identity of other code than the one that is installed."""
+    installed = {name: METHODS[name].counts for name in code if name in METHODS}
+    if installed != code:
+        raise RuntimeError(
+            f"the installed package ({adds.__file__}) is not this workflow's: its methods have other checksums. Run "
+            "`pip install -e .` in the workflow's folder"
+        )
+
+
 def main(job: dict[str, Any], machine: dict[str, Any], inputs: Any, output: str) -> None:
+    check_code(job["identity"]["code"])
     device = leaders_device(inputs.leader) if job["reads_only"] else claim_device(machine)
     folders = {name: Path(inputs[name]).parent for name in ("diffusion", "classifier") if inputs.get(name)}
     models = {name: checksums(folder) for name, folder in folders.items()}
@@ -104,7 +116,7 @@ def main(job: dict[str, Any], machine: dict[str, Any], inputs: Any, output: str)
         Counter(variant, job["networks"]["classifier"]["classes"], machine["chunk_size"], draw),
         images,
         size=SampleSize.from_settings(job["sampling"]),
-        ledgers=FamilyLedgers(job["ledgers"], identity, list(images), variant, Variant(*job["leader"])),
+        ledgers=FamilyLedgers(job["ledgers"], identity, images, variant, Variant(*job["leader"])),
         identity=identity,
         device=device,
     )

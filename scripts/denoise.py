@@ -22,14 +22,15 @@ def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, sigma: fl
         classifier=Path(inputs.classifier).parent,
         device=torch.device(claim_device(machine).kind),
     )
+    images = Images.read(inputs.images, inputs.pixels)
     pictures, rows = denoised_pictures(
         pipeline,
-        Images.read(inputs.images, inputs.pixels).part(0, params["images"]),
+        images.part(0, params["images"]),
         params["methods"],
         sigma=sigma,
         guidance_scale=params["guidance_scale"],
         seed=params["seed"],
-        classes=class_names(inputs.get("classes")),
+        classes=class_names(inputs.get("classes"), images.table),
     )
     np.savez(output, pictures=pictures, **{name: rows[name].to_numpy(str) for name in rows})
 

@@ -17,6 +17,7 @@ if __name__ == "__main__":
         pd.read_csv(inputs.images, dtype={"pixels": str}),
         params["identities"],
         {name: checksums(Path(weights).parent) for name, weights in networks.items() if weights},
+        params["sampling"],
         partial=params["partial"],
     )
     counts.to_parquet(snakemake.output[0], index=False)

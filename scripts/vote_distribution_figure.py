@@ -16,7 +16,7 @@ if __name__ == "__main__":
     table = shares(
         pd.read_parquet(snakemake.input.counts),
         by_bound(pd.read_parquet(snakemake.input.certificates), params["bound"]),
-        class_names(snakemake.input.get("classes")),
+        class_names(snakemake.input.get("classes"), pd.read_csv(snakemake.input.images)),
         many=params["votes"],
         limit=params["vote_distribution_images"],
     )

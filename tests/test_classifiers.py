@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from dataclasses import asdict
 
 import pytest
@@ -54,7 +55,8 @@ def obtained(tmp_path, folder):
 
     def obtain(code, name="network.py", **order):
         (tmp_path / name).write_text(code)
-        python.obtain({"kind": "python", "classes": 3, "file": str(tmp_path / name), **order}, folder)
+        shape = [1, 2, 2]
+        python.obtain({"kind": "python", "classes": 3, "shape": shape, "file": str(tmp_path / name), **order}, folder)
         return folder
 
     return obtain
@@ -158,7 +160,7 @@ def test_what_is_no_code_is_named(tmp_path, obtained, folder):
     with pytest.raises(SyntaxError, match=r"network\.py"):
         obtained("this is no Python")
     with pytest.raises(FileNotFoundError, match=r"nowhere\.py"):
-        python.obtain({"classes": 3, "file": str(tmp_path / "nowhere.py")}, folder)
+        python.obtain({"classes": 3, "shape": [1, 2, 2], "file": str(tmp_path / "nowhere.py")}, folder)
 
 
 def test_weights_that_do_not_fit_or_exist_are_named(tmp_path, obtained):
@@ -231,7 +233,7 @@ def test_a_file_of_ones_own_is_never_written_to(tmp_path, folder, network, monke
     (folder / WEIGHTS).symlink_to(mine)
     (tmp_path / "network.py").write_text(LINEAR)
     monkeypatch.setattr(timm, "pretrained", lambda _name, _revision: network)
-    classifier_kind(kind).obtain(order(kind=kind, file=str(tmp_path / "network.py")), folder)
+    classifier_kind(kind).obtain(order(kind=kind, shape=[1, 2, 2], file=str(tmp_path / "network.py")), folder)
     assert mine.read_bytes() == b"years of training"
 
 
@@ -328,3 +330,63 @@ def test_a_model_that_its_description_does_not_give_is_refused(network, folder, 
     finally:
         louder.remove()
     assert not (folder / DESCRIPTION).exists()
+
+
+IMPORTING = """
+import sys
+sys.path.insert(0, {folder!r})
+sys.modules.pop("helper", None)
+from helper import Net
+
+RANGE = (-1, 1)
+build = Net
+"""
+HELPER = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, images):
+        return {sign}self.linear(images.flatten(1))
+"""
+
+
+def test_code_that_the_users_file_imports_is_seen_in_what_it_predicts(obtained, tmp_path, monkeypatch):
+    """The file is the same and so are the weights, but the network is another one."""
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    monkeypatch.setattr("sys.path", sys.path.copy())
+    (tmp_path / "helper.py").write_text(HELPER.format(sign=""))
+    folder = obtained(IMPORTING.format(folder=str(tmp_path)))
+    before = checksums(folder)
+    python.load(folder, {}, torch.device("cpu"))
+    (tmp_path / "helper.py").write_text(HELPER.format(sign="-"))
+    with pytest.raises(ValueError, match="something that it imports has changed"):
+        python.load(folder, {}, torch.device("cpu"))
+    weights = tmp_path / "weights"
+    weights.write_bytes((folder / WEIGHTS).read_bytes())
+    assert checksums(obtained(IMPORTING.format(folder=str(tmp_path)), weights=str(weights))) != before
+
+
+RANDOM = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.randn(3, 4), persistent=False)
+
+    def forward(self, images):
+        return images.flatten(1) @ self.scale.T
+
+RANGE = (-1, 1)
+build = Net
+"""
+
+
+def test_a_network_that_is_another_one_each_time_is_refused(obtained):
+    with pytest.raises(ValueError, match="builds another network each time"):
+        obtained(RANDOM)

@@ -7,7 +7,7 @@ import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
 from adds.certificates.certificate import least_certifying_n
-from adds.experiment import ConfigError, Experiment, Setting, explain, least_n
+from adds.experiment import ConfigError, Experiment, Setting, accept_words, explain, least_n
 from adds.registry import METHODS
 from tests.workflow import PROJECT, TINY, merged
 
@@ -85,6 +85,14 @@ def paper(**changes):
         ),
         ({"figures": {"votes": [7]}}, "figures.votes is [7]: no method takes so many votes"),
         ({"seed": "zero"}, 'seed is "zero": it must be integer'),
+        ({"experiment": "ledger"}, "experiment is 'ledger': results/ledger holds the samples of all experiments"),
+        ({"methods": {"adds": {"vote": [1]}}}, "methods.adds.vote: there is no such key, did you mean `votes`?"),
+        (
+            {"diffusion": {"training": {"step": 5}}},
+            "diffusion.training.step: there is no such key, did you mean `steps`?",
+        ),
+        ({"dataset": {"download": {"url": ["x"]}}}, "dataset.download.url: there is no such key, did you mean `urls`?"),
+        ({"guidance_scale": {"0.5": 0.8, "0.50": 0.7}}, "two of them are the same sigma"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
@@ -213,6 +221,7 @@ def test_swapped_values_are_another_job():
         ({"classifier": {"training": {"steps": 30}}}, {"classifier"}),
         ({"diffusion": {"unet": {"num_channels": 64}}}, {"diffusion", "compiled"}),
         ({"dataset": {"crop": False}}, {"images"}),
+        ({"dataset": {"source": "elsewhere"}}, set()),  # the digits need none
     ],
     ids=in_order,
 )
@@ -221,6 +230,26 @@ def test_a_models_folder_is_named_by_what_makes_it(changes, moved):
     before, after = digits(**trained), digits(**merged(trained, changes))
     models = ("images", "diffusion", "classifier", "compiled")
     assert {model for model in models if before.folder(model) != after.folder(model)} == moved
+
+
+def test_images_of_another_source_are_other_images():
+    one, other = (paper(dataset={"source": source}) for source in ("val", "val2"))
+    assert one.folder("images") != other.folder("images")
+    assert one.archive is None
+    assert paper().archive == paper(dataset={"images": 3}).archive == "resources/imagenet/ILSVRC2012_img_val.tar"
+
+
+def test_what_people_type_is_accepted():
+    config = configured("digits", partial="true")
+    accept_words(config)
+    assert understood(config).partial
+
+
+def test_rs_alone_needs_no_picture_of_a_denoiser():
+    methods = {**dict.fromkeys(METHODS), "rs": {"votes": [1]}}
+    experiment = paper(methods=methods, figures={"votes": [1]})
+    assert not any("denoised" in name for name in experiment.figures())
+    assert not experiment.any_reads("diffusion")
 
 
 def test_everything_that_rules_get_can_be_written_as_json():

@@ -218,7 +218,7 @@ def test_another_network_or_kind_of_device_is_another_identity(changes):
 
 
 def test_a_job_that_only_reads_says_what_is_missing_and_leaves_nothing(ran, tmp_path):
-    with pytest.raises(LookupError, match=r"selection samples 0 to 7 of image 9 are not on record.*Delete the leader"):
+    with pytest.raises(LookupError, match=r"selection samples 0 to 7 of image 9 are not on record.*--forcerun certify"):
         ran(images_of(0, 9), reads_only=True)
     longer = SampleSize(n0=8, n=20)
     with pytest.raises(LookupError, match="estimation samples 16 to 19 of image 0 are not on record"):

@@ -11,7 +11,7 @@ from adds.results.accuracy import accuracy_curve, accuracy_table, is_certified
 from adds.results.certified import certificates
 from adds.results.merge import ForeignCountsError, merge_counts
 from adds.sampling.job import KEY, whole_identity
-from tests.test_ledger import CONFIGURED, IDENTITY, LEADER, MODELS, Jobs, identity_of, images_of
+from tests.test_ledger import CONFIGURED, IDENTITY, LEADER, MODELS, SIZE, Jobs, identity_of, images_of
 
 IMAGES = images_of(4, 5, 6, 7)
 RS = {"family": "rs", "sigma": 0.6, "seed": 0}
@@ -21,6 +21,9 @@ IDENTITIES = [
     {"method": "adds_oneshot", "sigma": "0.6", "votes": 1, "identity": CONFIGURED},
     {"method": "rs", "sigma": "0.6", "votes": 1, "identity": RS},
 ]
+
+
+SAMPLING = {"mode": "fixed", "n0": SIZE.n0, "n": SIZE.n}
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +47,13 @@ class Folder:
     def __init__(self, path):
         self.path = path
 
-    def merge(self, counts, *, images=IMAGES.table, identities=IDENTITIES, models=MODELS, partial=False):
+    def merge(
+        self, counts, *, images=IMAGES.table, identities=IDENTITIES, models=MODELS, sampling=SAMPLING, partial=False
+    ):
         for name, rows in counts.groupby("file"):
             rows.drop(columns="file").to_parquet(self.path / name, index=False)
-        return merge_counts(sorted(self.path.glob("*.parquet")), images, identities, models, partial=partial)
+        files = sorted(self.path.glob("*.parquet"))
+        return merge_counts(files, images, identities, models, sampling, partial=partial)
 
     def refuses(self, counts, *told, files=None, error=ForeignCountsError, **options):
         """The message says all of this, and how exactly these files are made anew."""
@@ -57,8 +63,8 @@ class Folder:
         for text in told:
             assert text in message
         if files is not None:
-            command = "To make them anew: snakemake --cores all --forcerun "
-            assert message.endswith(command + " ".join(str(self.path / name) for name in files))
+            assert f"They are in {', '.join(str(self.path / name) for name in files[:3])}" in message
+            assert "--forcerun certify" in message
 
 
 @pytest.fixture
@@ -73,6 +79,34 @@ def counts(counted):
 
 def in_file(counts, name):
     return counts["file"] == f"{name}.parquet"
+
+
+@pytest.mark.parametrize(
+    ("sampling", "told"),
+    [
+        ({**SAMPLING, "n": 1000}, "has 8 + 16 samples (fixed), this configuration wants 8 + 1000 (fixed)"),
+        ({**SAMPLING, "n0": 4}, "this configuration wants 4 + 16 (fixed)"),
+        ({"mode": "sequential", "n0": 8, "n": 16}, "this configuration wants 8 + 16 (sequential)"),
+    ],
+)
+@pytest.mark.parametrize("partial", [False, True])
+def test_other_numbers_of_samples_are_refused(folder, counts, sampling, told, partial):
+    folder.refuses(counts, told, sampling=sampling, partial=partial)
+
+
+def test_sequential_counts_may_be_fewer_than_asked_for(folder, counts):
+    sampling = {"mode": "sequential", "n0": 8, "n": 100}
+    assert len(folder.merge(counts.assign(stopped="decided"), sampling=sampling)) == len(counts)
+
+
+def test_counts_that_do_not_add_up_are_refused(folder, counts):
+    counts.at[0, "counts_estimation"] = [SIZE.n + 1, *[0] * (len(counts.at[0, "counts_estimation"]) - 1)]
+    folder.refuses(counts, "the estimation counts of", "don't add up")
+
+
+def test_other_labels_are_refused(folder, counts):
+    images = IMAGES.table.assign(label=IMAGES.table["label"] + 1)
+    folder.refuses(counts, "was counted with another label", images=images)
 
 
 def test_whole_counts_are_put_together_in_order(folder, counts):
@@ -127,8 +161,8 @@ def test_another_network_under_the_same_configuration(folder, counts):
 
 def test_many_files_are_named_in_part(folder, counts):
     counts["file"] = counts["method"] + counts["number"].astype(str) + ".parquet"
-    named = " ".join(str(folder.path / f"adds{number}.parquet") for number in (4, 5, 6))
-    folder.refuses(counts, f"--forcerun {named} (and 1 more)", models={**MODELS, "classifier": {"sha256": "e"}})
+    named = ", ".join(str(folder.path / f"adds{number}.parquet") for number in (4, 5, 6))
+    folder.refuses(counts, f"They are in {named} and 1 more.", models={**MODELS, "classifier": {"sha256": "e"}})
 
 
 def on_gpu(counts, rows, device="A100"):

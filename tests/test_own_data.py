@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from tests.own_data import CONFIG, run_mine
 
@@ -56,6 +57,13 @@ def test_without_labels_there_are_predictions_radii_and_abstentions(mine):
     assert certificates["radius"].equals(labelled["radius"])
     assert "have no labels" in (results / "tables/clean_accuracy.md").read_text()
     assert "certified at r = 0" in (results / "tables/certified_accuracy.md").read_text()
+
+
+def test_a_picture_that_was_edited_is_read_again(mine):
+    pixels = np.full((40, 50), 200, np.uint8)
+    Image.fromarray(pixels).save(mine / "pictures/dark/0.png")
+    done = run_mine(mine, "--dry-run")
+    assert "rule images:" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -184,5 +184,5 @@ def test_a_run_is_replayed_from_its_ledgers(schedule, tmp_path):
     assert (saved["images"], saved["open"], saved["differs"]) == (2, 1, 0)
     assert saved["saving"] == pytest.approx((PAPER_N0 + PAPER_N) / found["samples"].mean())
     assert saving_cells(pd.DataFrame([saved])) == {(rs, 0.6): "2x (1 open, 0 differ)"}
-    nothing = replay_all(counts, by_bound(certified, "two_sided"), tmp_path / "nowhere", alpha=0.05)
-    assert not nothing["decided"].any()
+    with pytest.raises(LookupError, match=r"image 5 has 0 \+ 0 samples of rs on record"):
+        replay_all(counts, by_bound(certified, "two_sided"), tmp_path / "nowhere", alpha=0.05)

@@ -129,7 +129,13 @@ def test_a_finished_run_has_nothing_to_do(finished):
         ),
         pytest.param(
             {"dataset": {"images": 6}, "sampling": {"n": 16}},
-            {"select_images": 1, "certify": VARIANTS * SIGMAS * (SHARDS + 1), **AFTER_CERTIFY, **PLAN},
+            {
+                "select_images": 1,
+                "certify": VARIANTS * SIGMAS * (SHARDS + 1),
+                "identify": VARIANTS * SIGMAS,
+                **AFTER_CERTIFY,
+                **PLAN,
+            },
             id="two things at once",
         ),
         pytest.param(
@@ -177,12 +183,12 @@ def test_a_finished_run_has_nothing_to_do(finished):
         ),
         pytest.param(
             {"sampling": {"n0": 12, "n": 16}},
-            {"certify": VARIANTS * SIGMAS * SHARDS, **AFTER_CERTIFY, **PLAN},
+            {"certify": VARIANTS * SIGMAS * SHARDS, "identify": VARIANTS * SIGMAS, **AFTER_CERTIFY, **PLAN},
             id="more samples",
         ),
         pytest.param(
             {"sampling": {"n0": 12, "n": 4, "alpha": 0.2}},
-            {"certify": VARIANTS * SIGMAS * SHARDS, **AFTER_CERTIFY, **PLAN},
+            {"certify": VARIANTS * SIGMAS * SHARDS, "identify": VARIANTS * SIGMAS, **AFTER_CERTIFY, **PLAN},
             id="two values swapped",
         ),
         pytest.param(
@@ -209,7 +215,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
         ),
         pytest.param(
             {"diffusion": {"compile": True}, "sampling": {"n": 16}},
-            {"certify": VARIANTS * SIGMAS * SHARDS, **AFTER_CERTIFY, **PLAN},
+            {"certify": VARIANTS * SIGMAS * SHARDS, "identify": VARIANTS * SIGMAS, **AFTER_CERTIFY, **PLAN},
             id="compiling and more samples",
         ),
     ],
@@ -342,7 +348,8 @@ def test_counts_of_another_configuration_are_never_tabled(rerun):
     assert done.returncode != 0
     text = done.stdout + done.stderr
     assert "were drawn with guidance_scale 0.8 instead of 0.7" in text
-    assert "snakemake --cores all --forcerun results/digits/counts/adds/sigma0.5/" in text
+    assert "They are in results/digits/counts/adds/sigma0.5/" in text
+    assert "--forcerun certify" in text
     assert not (rerun / "results/digits/partial/tables").exists()
 
 
@@ -405,8 +412,25 @@ def test_targets_that_only_tell_need_no_cores(finished, target):
 
 
 def test_why_names_the_key_that_differs(finished):
-    done = run(finished, "why", "--nolock", guidance_scale={"0.5": 0.7})
+    done = run_in(finished, *command(finished, "why", "--nolock", guidance_scale={"0.5": 0.7}))
     assert "other guidance_scale 0.8 (now 0.7)" in done.stdout
+
+
+def test_other_numbers_of_samples_are_noticed_without_snakemakes_records(rerun):
+    shutil.rmtree(rerun / ".snakemake")
+    assert planned(rerun, sampling={"n": 16})["certify"] == VARIANTS * SIGMAS * SHARDS
+    done = run(rerun, "--config", "partial=true", sampling={"n": 16})
+    assert done.returncode != 0
+    assert "this configuration wants 4 + 16 (fixed)" in done.stdout + done.stderr
+
+
+def test_jobs_refuse_to_draw_with_another_clones_library(rerun):
+    """Snakemake reads the registry of its own folder; jobs have the package that is installed."""
+    registry = rerun / "src/adds/registry.py"
+    registry.write_text(re.sub(r'counts="\w+"', 'counts="0123456789abcdef"', registry.read_text()))
+    done = run(rerun, "results/digits/counts/carlini/sigma0.5/votes1/00000.parquet")
+    assert done.returncode != 0
+    assert "is not this workflow's: its methods have other checksums" in done.stdout + done.stderr
 
 
 def test_sequential_mode_stops_when_it_knows(rerun):

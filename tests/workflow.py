@@ -1,13 +1,17 @@
 """Running the workflow from the command line, as the tests do."""
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 import yaml
+from snakemake.cli import main
 
 PROJECT = Path(__file__).parents[1]
 SNAKEMAKE = Path(sys.executable).with_name("snakemake")
@@ -61,14 +65,44 @@ def run_in(folder: Path, *command, environment=None) -> subprocess.CompletedProc
 
 
 def run(folder: Path, *arguments: str, environment=None, **changes) -> subprocess.CompletedProcess[str]:
-    return run_in(folder, *command(folder, *arguments, **changes), environment=environment)
+    """Run the tiny experiment: by Snakemake's own main in a fork, so that it is imported once for all runs."""
+    words = command(folder, *arguments, **changes)
+    if environment is not None:
+        return run_in(folder, *words, environment=environment)
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        child = os.fork()
+        if child == 0:
+            _be_snakemake(folder, words[1:], stdout.fileno(), stderr.fileno())
+        _, status = os.waitpid(child, 0)
+        texts = []
+        for stream in (stdout, stderr):
+            stream.seek(0)
+            texts.append(stream.read().decode())
+        return subprocess.CompletedProcess(words, os.waitstatus_to_exitcode(status), *texts)
+
+
+def _be_snakemake(folder: Path, words: list[str], *streams: int) -> NoReturn:
+    """Become a Snakemake that writes into two files, and end as it does."""
+    code = 1
+    try:
+        os.chdir(folder)
+        for target, stream in zip((1, 2), streams, strict=True):
+            os.dup2(stream, target)
+        sys.stdout, sys.stderr = (os.fdopen(stream, "w", closefd=False) for stream in (1, 2))
+        main(words)
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def planned(folder: Path, *targets: str, **changes) -> dict[str, int]:
     """Rules and numbers of jobs that a dry run would run, `all` left out."""
     done = run(folder, "--dry-run", *targets, **changes)
-    assert done.returncode == 0, done.stdout + done.stderr
     output = done.stdout + done.stderr
+    assert done.returncode == 0, output
     if "Job stats:" not in output:
         assert "Nothing to be done" in output
         return {}

@@ -91,6 +91,8 @@ def explain(error: Any) -> str:
 
     The error itself would print the schema and the whole configuration.
     """
+    if error.validator == "anyOf":  # a section or null: what is wrong with the section
+        return explain(next(cause for cause in error.context if cause.relative_schema_path[0] == 0))
     path = ".".join(str(part) for part in error.absolute_path)
     if error.validator == "additionalProperties":
         allowed = error.schema.get("properties", {})
@@ -123,6 +125,8 @@ class Experiment:
     config: Mapping[str, Any]
     listed: int
     """How many images the data set's list has."""
+    files: tuple[str, ...]
+    """The images' own files, where the list names them."""
     digests: Mapping[str, str]
     """Checksums of the small files that the configuration names, for what depends on their content."""
 
@@ -131,16 +135,19 @@ class Experiment:
         """Understand a configuration that has the schema's form; paths in it are relative to ``root``."""
         config = normalised(config)
         dataset = config["dataset"]
-        files = {key: dataset[key] for key in ("list", "classes") if dataset[key]}
         digests = {}
-        for key, name in files.items():
+        for key in ("list", "classes"):
+            name = dataset[key]
+            if not name:
+                continue
             path = Path(root, name)
             if not path.is_file():
                 raise ConfigError(f"dataset.{key} is {name!r}: there is no such file")
             digests[key] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
         with Path(root, dataset["list"]).open(newline="") as file:
-            listed = sum(1 for _ in csv.DictReader(file))
-        experiment = cls(config, listed, digests)
+            rows = list(csv.DictReader(file))
+        files = tuple(f"{dataset['source']}/{row['file']}" for row in rows if row.get("file"))
+        experiment = cls(config, len(rows), files, digests)
         experiment.check()
         return experiment
 
@@ -148,6 +155,8 @@ class Experiment:
 
     def check(self) -> None:
         """Refuse what the schema can't see: names that don't exist, keys that contradict each other."""
+        if self.name == Path(LEDGERS).name:
+            raise ConfigError(f"experiment is {self.name!r}: {LEDGERS} holds the samples of all experiments")
         self._check_methods()
         self._check_images()
         self._check_models()
@@ -474,7 +483,8 @@ class Experiment:
         if what == "images":
             size = {key: diffusion["unet"][key] for key in ("image_size", "in_channels")}
             facts = {"crop": dataset["crop"], "number_of_classes": classifier["classes"]}
-            return {"dataset": dataset["name"], **size, **facts, **self.digests}
+            source = {"source": dataset["source"]} if DATASETS[dataset["name"]].needs_source else {}
+            return {"dataset": dataset["name"], **source, **size, **facts, **self.digests}
         if what == "compiled":
             return {key: diffusion[key] for key in ("unet", "half_precision")}
         if self.trains:
@@ -484,7 +494,17 @@ class Experiment:
         if what == "diffusion":
             return {key: diffusion[key] for key in ("weights", "download") if diffusion[key]}
         given = ("kind", "name", "revision", "classes", "weights", "file")
-        return {key: classifier[key] for key in given if classifier[key] is not None}
+        unet = diffusion["unet"]
+        shape = {"shape": [unet["in_channels"], unet["image_size"], unet["image_size"]]}
+        found = {key: classifier[key] for key in given if classifier[key] is not None}
+        return {**found, **(shape if classifier["kind"] == "python" else {})}
+
+    @property
+    def archive(self) -> str | None:
+        """Where the data set's archive is downloaded to: one for all lists of its images."""
+        dataset = self.config["dataset"]
+        name = DATASETS[dataset["name"]].archive
+        return f"resources/{dataset['name']}/{name}" if name and not dataset["source"] else None
 
     def download_of_images(self) -> dict[str, Any]:
         """Return where the data set's archive comes from."""
@@ -523,9 +543,9 @@ class Experiment:
         names = [f"certified_accuracy_votes{votes}" for votes in self.figure_votes()]
         names += ["runtime", "bounds", "samples_needed"]
         names += ["vote_distribution"] if self.compares_votes() else []
-        names += [f"denoised_sigma{sigma}" for sigma in self.sigmas]
+        names += [f"denoised_sigma{sigma}" for sigma in self.sigmas] if self.any_reads("diffusion") else []
         names += ["budget"] if any(METHODS[name].guided for name in self.methods) else []
-        names += ["samples"] if self.config["figures"]["samples"] else []
+        names += ["samples"] if self.config["figures"]["samples"] and self.any_reads("diffusion") else []
         names += ["loss"] if self.trains else []
         return names
 
@@ -550,12 +570,13 @@ class Experiment:
         return {"n0": sampling["n0"], "n": sampling["n"], "alpha": sampling["alpha"], "at_most": most}
 
     def identity_file(self, setting: Setting) -> str:
-        """Return the name of a file that is new where a setting's identity is, below the results.
+        """Return the name of a file that is new where what makes a setting's counts is, below the results.
 
         Counts that are another configuration's are older than it. Snakemake's record of params alone would do, if it
         never got lost, as it does when results are copied.
         """
-        return f"identity/{setting.folder}/{short_hash(self.identity(setting))}"
+        parts = [self.identity(setting), self.sampling(), self.config["images_per_job"]]
+        return f"identity/{setting.folder}/{short_hash(parts)}"
 
     def targets(self) -> list[str]:
         """Return everything that a run is to leave, below the results."""
@@ -576,10 +597,19 @@ class Experiment:
         }
 
 
+def accept_words(config: dict[str, Any]) -> None:
+    """Take what people type after --config: Snakemake reads `partial=true` as text."""
+    words = {"true": True, "false": False}
+    if isinstance(config.get("partial"), str):
+        config["partial"] = words.get(config["partial"].lower(), config["partial"])
+
+
 def normalised(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration with sigmas written one way and with every optional key."""
     found = deepcopy(dict(config))
     scales = found["guidance_scale"]
+    if len({str(key) if not _is_number(key) else sigma_text(key) for key in scales}) < len(scales):
+        raise ConfigError(f"guidance_scale has the keys {', '.join(map(str, scales))}: two of them are the same sigma")
     try:
         found["guidance_scale"] = {sigma_text(key): scale for key, scale in scales.items()}
     except ValueError:

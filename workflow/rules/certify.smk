@@ -64,6 +64,7 @@ rule merge:
     params:
         experiment={
             "identities": EXPERIMENT.identities(),
+            "sampling": EXPERIMENT.sampling(),
             "partial": EXPERIMENT.partial,
         },
     script:

@@ -28,6 +28,7 @@ experiment = load("experiment")
 
 def understood():
     """The experiment that the configuration describes; what is wrong with it is said in one line."""
+    experiment.accept_words(config)
     try:
         validate(config, schema="../schemas/config.schema.yaml", set_default=False)
         return experiment.Experiment.from_config(config)
@@ -108,11 +109,7 @@ def all_counts(wildcards) -> list[str]:
 
 def images_source(wildcards):
     """Where the images come from: a local copy or the downloaded archive, unless the data set needs neither."""
-    dataset = EXPERIMENT.config["dataset"]
-    record = registry.DATASETS[dataset["name"]]
-    if not record.needs_source:
-        return []
-    return dataset["source"] or f"<images>/{record.archive}"
+    return EXPERIMENT.archive or EXPERIMENT.config["dataset"]["source"] or []
 
 
 def require_gpu() -> None:

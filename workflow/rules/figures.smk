@@ -87,6 +87,7 @@ rule vote_distribution_figure:
     input:
         counts="<results>/counts.parquet",
         certificates="<results>/certificates.parquet",
+        images="<results>/images.csv",
         classes=EXPERIMENT.config["dataset"]["classes"] or [],
     output:
         multiext("<results>/figures/vote_distribution", ".pdf", ".csv"),

@@ -2,24 +2,26 @@
 # list is read; an experiment takes the first so many of it, so that more images change nothing for those before.
 
 
-rule download_images:
-    output:
-        f"<images>/{registry.DATASETS[EXPERIMENT.config['dataset']['name']].archive}",
-    log:
-        "<logs>/download_images.log",
-    benchmark:
-        "<benchmarks>/download_images.tsv"
-    retries: 3
-    localrule: True
-    conda:
-        "../../envs/adds.yaml"
-    resources:
-        mem_mb=2000,
-        runtime=30,
-    params:
-        download=EXPERIMENT.download_of_images(),
-    script:
-        "../../scripts/download_images.py"
+if EXPERIMENT.archive:
+
+    rule download_images:
+        output:
+            EXPERIMENT.archive,
+        log:
+            "<logs>/download_images.log",
+        benchmark:
+            "<benchmarks>/download_images.tsv"
+        retries: 3
+        localrule: True
+        conda:
+            "../../envs/adds.yaml"
+        resources:
+            mem_mb=2000,
+            runtime=30,
+        params:
+            download=EXPERIMENT.download_of_images(),
+        script:
+            "../../scripts/download_images.py"
 
 
 rule images:
@@ -27,6 +29,8 @@ rule images:
         list=EXPERIMENT.config["dataset"]["list"],
         classes=EXPERIMENT.config["dataset"]["classes"] or [],
         source=images_source,
+        # A folder's own time doesn't change with a file in it.
+        files=EXPERIMENT.files,
     output:
         pixels="<images>/images.npy",
         table="<images>/images.csv",

@@ -109,7 +109,7 @@ rule compile_diffusion:
     threads: 1
     resources:
         gpu=NEEDS["gpu"] if EXPERIMENT.machine()["compile"] else 0,
-        mem_mb=2 * NEEDS["mem_mb"],
+        mem_mb=2 * NEEDS["mem_mb"] if EXPERIMENT.machine()["compile"] else 500,
         runtime=60,
     params:
         recipe=EXPERIMENT.recipe("compiled"),
@@ -122,7 +122,10 @@ rule models:
     # Everything that a run reads and doesn't compute: for instance to fetch it where there is a network.
     input:
         "<images>/images.npy",
-        "<diffusion>/weights",
         "<classifier>/weights",
-        "<compiled>/asked",
+        (
+            ["<diffusion>/weights", "<compiled>/asked"]
+            if EXPERIMENT.any_reads("diffusion")
+            else []
+        ),
     localrule: True

@@ -51,7 +51,7 @@ def checksums(folder: Path) -> dict[str, Any]:
     return {key: stored[key] for key in IDENTIFYING if key in stored}
 
 
-IDENTIFYING = ("sha256", "code", "architecture", "input_size", "mean", "std", "resize")
+IDENTIFYING = ("sha256", "code", "architecture", "input_size", "mean", "std", "resize", "predicts")
 """What of a description determines a network's values: its weights, and how it is built and fed."""
 
 

@@ -5,6 +5,7 @@ python -m adds.monitor.ledgers --remove    removes them
 """
 
 import argparse
+import csv
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -36,24 +37,30 @@ class Family:
         return {key: value for key, value in self.identity.items() if key not in _OF_THE_JOB}
 
 
-def families(store: Path | str = LEDGERS) -> list[Family]:
-    """Return what is on record, by identity."""
+Wanted = set[tuple[int, str]]
+"""Images, by number and pixels."""
+
+
+def families(store: Path | str = LEDGERS, wanted: Wanted | None = None) -> list[Family]:
+    """Return what is on record, by identity: of all images, or of those that are wanted."""
     found = []
     for folder in sorted(path for path in Path(store).glob("*") if path.is_dir()):
         files = sorted(folder.glob("*.jsonl"))
         headers = [header for header in map(read_header, files) if header]
         if headers:
-            samples = sum(_samples(path) for path in files)
+            samples = sum(_samples(path, wanted) for path in files)
             size = sum(path.stat().st_size for path in folder.iterdir())
             found.append(Family(folder, headers[0]["identity"], samples, size))
     return found
 
 
-def _samples(path: Path) -> int:
+def _samples(path: Path, wanted: Wanted | None) -> int:
     total = 0
     for line in path.read_text(errors="replace").splitlines()[1:]:
         try:
-            total += json.loads(line.partition(" ")[2])["samples"]
+            record = json.loads(line.partition(" ")[2])
+            if wanted is None or (record["image"], record["pixels"]) in wanted:
+                total += record["samples"]
         except (json.JSONDecodeError, KeyError):  # being written right now, or cut off
             continue
     return total
@@ -69,8 +76,8 @@ def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
 
 
 def why(experiment: Experiment, store: Path | str = LEDGERS) -> str:
-    """Say for every family and sigma of an experiment what is on record for it, and what keeps the rest from use."""
-    recorded = families(store)
+    """Say for every family and sigma what is on record of an experiment's images, and what keeps it from use."""
+    recorded = families(store, _images(experiment))
     per_image = experiment.config["sampling"]["n0"] + experiment.config["sampling"]["n"]
     lines = []
     for setting in experiment.settings():
@@ -90,6 +97,16 @@ def why(experiment: Experiment, store: Path | str = LEDGERS) -> str:
             usable = "can be used" if not differing else "other " + "; ".join(differing)
             lines.append(f"  {family.samples:,} samples on record ({family.identity['device']}): {usable}")
     return "\n".join(lines)
+
+
+def _images(experiment: Experiment) -> Wanted | None:
+    """Return the experiment's images, or None as long as they haven't been read."""
+    path = Path(experiment.folder("images")) / "images.csv"
+    if not path.exists():
+        return None
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))[: experiment.images]
+    return {(int(row["number"]), row["pixels"]) for row in rows}
 
 
 def _models(experiment: Experiment, method: str) -> dict[str, Any]:

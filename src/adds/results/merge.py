@@ -9,7 +9,8 @@ import pandas as pd
 from adds.registry import METHODS, OPTIONS
 from adds.sampling.job import KEY, SETTING, whole_identity
 
-COLUMNS = {*KEY, "counts_selection", "counts_estimation", "pixels", "identity", "device_kind", "budget_share"}
+COUNTED = {"label", "counts_selection", "counts_estimation", "n0", "n", "stopped", "budget_share"}
+COLUMNS = {*KEY, *COUNTED, "pixels", "identity", "device_kind"}
 TOLD = ("seed", "guidance_scale", *OPTIONS)
 """Columns that repeat a part of the identity, so that a refusal can say what differs."""
 
@@ -35,14 +36,15 @@ def merge_counts(
     images: pd.DataFrame,
     identities: Iterable[Mapping[str, Any]],
     models: Mapping[str, Mapping[str, Any]],
+    sampling: Mapping[str, Any],
     *,
     partial: bool = False,
 ) -> pd.DataFrame:
     """Put the jobs' counts together, after checking that they are this experiment's, all of it and nothing else.
 
-    ``images`` has a row per image (number, pixels); ``identities`` an entry per setting: method, sigma, votes, and
-    the ``identity`` of the present configuration; ``models`` the checksums of the networks. Only where ``partial``
-    results are asked for may rows be missing.
+    ``images`` has a row per image (number, label, pixels); ``identities`` an entry per setting: method, sigma, votes,
+    and the ``identity`` of the present configuration; ``models`` the checksums of the networks; ``sampling`` says how
+    many samples there are to be. Only where ``partial`` results are asked for may rows be missing.
     """
     identities = list(identities)
     counts = pd.concat([read_counts(file) for file in files], ignore_index=True)
@@ -52,7 +54,8 @@ def merge_counts(
         raise ValueError(f"the counts of {twice[KEY].iloc[0].to_dict()} are there more than once, in {files}")
     settings = pd.DataFrame([{key: entry[key] for key in SETTING} for entry in identities]).astype({"sigma": float})
     _check_rows(counts, settings.merge(images[["number"]], how="cross"), partial=partial)
-    _check_pixels(counts, images)
+    _check_images(counts, images)
+    _check_samples(counts, sampling)
     for entry in identities:
         chosen = counts[(counts[SETTING] == [entry["method"], float(entry["sigma"]), entry["votes"]]).all(axis=1)]
         if len(chosen):
@@ -70,11 +73,37 @@ def _check_rows(counts: pd.DataFrame, expected: pd.DataFrame, *, partial: bool) 
         raise ValueError(f"{len(wrong)} counts don't match the experiment: {first[KEY].to_dict()} is {what}")
 
 
-def _check_pixels(counts: pd.DataFrame, images: pd.DataFrame) -> None:
-    expected = counts["number"].map(images.set_index("number")["pixels"])
-    wrong = counts[counts["pixels"] != expected]
+def _check_images(counts: pd.DataFrame, images: pd.DataFrame) -> None:
+    known = images.set_index("number")
+    wrong = counts[counts["pixels"] != counts["number"].map(known["pixels"])]
     if len(wrong):
         raise ForeignCountsError(f"samples of other pixels than image {wrong['number'].iloc[0]} has. {_redraw(wrong)}")
+    labels = counts["number"].map(known["label"]).astype("Int64")
+    told = counts["label"].astype("Int64")
+    wrong = counts[~((told == labels).fillna(False) | (told.isna() & labels.isna()))]
+    if len(wrong):
+        raise ForeignCountsError(f"image {wrong['number'].iloc[0]} was counted with another label. {_redraw(wrong)}")
+
+
+def _check_samples(counts: pd.DataFrame, sampling: Mapping[str, Any]) -> None:
+    """Refuse counts of another number of samples than was asked for: exactly, or at most where sampling may stop."""
+    n0, n = sampling["n0"], sampling["n"]
+    if sampling["mode"] == "fixed":
+        wrong = counts[(counts["n0"] != n0) | (counts["n"] != n) | (counts["stopped"] != "fixed")]
+    else:
+        wrong = counts[(counts["n0"] > n0) | (counts["n"] > n) | (counts["stopped"] == "fixed")]
+    if len(wrong):
+        row = wrong.iloc[0]
+        raise ForeignCountsError(
+            f"{row[KEY].to_dict()} has {row['n0']} + {row['n']} samples ({row['stopped']}), this configuration wants "
+            f"{n0} + {n} ({sampling['mode']}). {_redraw(wrong)}"
+        )
+    for stage, column in (("selection", "n0"), ("estimation", "n")):
+        wrong = counts[counts[f"counts_{stage}"].map(sum) != counts[column]]
+        if len(wrong):
+            raise ForeignCountsError(
+                f"the {stage} counts of {wrong[KEY].iloc[0].to_dict()} don't add up. {_redraw(wrong)}"
+            )
 
 
 def _check_identity(chosen: pd.DataFrame, entry: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]]) -> None:
@@ -111,7 +140,10 @@ def _check_budget(counts: pd.DataFrame) -> None:
 
 
 def _redraw(rows: pd.DataFrame) -> str:
-    """Say which command makes counts anew."""
+    """Say which files these are, and which command makes them anew."""
     files = sorted(set(rows["file"]))
-    more = f" (and {len(files) - 3} more)" if len(files) > 3 else ""
-    return f"To make them anew: snakemake --cores all --forcerun {' '.join(files[:3])}{more}"
+    more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+    return (
+        f"They are in {', '.join(files[:3])}{more}. To make them anew, add --forcerun certify to the command that you "
+        "ran (without partial): samples that fit are read, the others drawn"
+    )

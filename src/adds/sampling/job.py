@@ -48,7 +48,8 @@ def refuse_to_draw(picture: Picture, *, stage: Stage, first: int, count: int) ->
     """Stand in for `Draw` in a job that only reads its family's samples."""
     raise LookupError(
         f"{stage} samples {first} to {first + count - 1} of image {picture.number} are not on record, although this "
-        "job's leader has finished: its ledger was removed or changed. Delete the leader's counts and run again."
+        "job's leader has finished: its ledger was removed or changed. Add --forcerun certify to the command that you "
+        "ran: leaders draw what is missing."
     )
 
 
@@ -70,12 +71,12 @@ class Tally:
 
     def add(self, chunk: Chunk, variant: Variant, limit: int) -> None:
         """Count a variant's samples of a chunk, up to ``limit`` in all, at what they would have cost alone."""
-        found = predictions_of(variant, chunk)
-        if found is None:
-            return
         skipped = self.samples - chunk.first_sample
         taken = min(len(chunk) - skipped, limit - self.samples)
         if skipped < 0 or taken <= 0:  # the sample that comes next isn't in this chunk, or isn't wanted
+            return
+        found = predictions_of(variant, chunk)
+        if found is None:
             return
         predictions, of_votes = found
         part = taken / len(chunk)

@@ -24,7 +24,7 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -257,7 +257,7 @@ class FamilyLedgers:
         self,
         store: Path | str,
         identity: Mapping[str, Any],
-        images: Sequence[Picture],
+        images: Iterable[Picture],
         variant: Variant,
         leader: Variant | None = None,
         *,

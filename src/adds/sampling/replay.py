@@ -83,9 +83,15 @@ def replay_all(counts: pd.DataFrame, certified: pd.DataFrame, store: Path | str,
             found = (ledger.chunks(row.number, row.pixels, stage) for ledger in ledgers(row.identity))
             return sequence((chunk for chunks in found for chunk in chunks), Variant(row.method, row.votes))
 
+        selection, estimation = recorded("selection"), recorded("estimation")
+        if len(selection) < row.n0 or len(estimation) < row.n:
+            raise LookupError(
+                f"image {row.number} has {len(selection)} + {len(estimation)} samples of {row.method} on record, not "
+                f"the {row.n0} + {row.n} that were counted: add --forcerun certify to the command that you ran"
+            )
         found = replay(
-            recorded("selection"),
-            recorded("estimation"),
+            selection,
+            estimation,
             classes=len(row.counts_estimation),
             sigma=row.sigma,
             alpha=alpha,

@@ -12,7 +12,7 @@ this project loads is ever executed.
 import importlib.util
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,7 @@ from adds.data.download import Expected, use_local
 from adds.models.weights import DESCRIPTION, WEIGHTS, describe_model, load_weights, save_weights, sha256_of
 
 RANGES = ((0, 1), (-1, 1))
+PROBES = 64
 
 
 class InModelRange(nn.Module):
@@ -73,8 +74,18 @@ def obtain(order: Mapping[str, Any], folder: Path) -> None:
     else:
         (folder / WEIGHTS).unlink(missing_ok=True)  # it may be a link to somebody's file
         save_weights(_network(file, None).network, folder / WEIGHTS)
-    _network(file, folder / WEIGHTS)
-    describe_model(folder, {"classes": order["classes"], "file": str(file), "code": sha256_of(file)})
+    classes = [_classes(_network(file, folder / WEIGHTS), order["shape"]) for _ in range(2)]
+    if classes[0] != classes[1]:
+        raise ValueError(f"{file} builds another network each time: fix what is random, or keep it in the weights")
+    described = {"classes": order["classes"], "shape": order["shape"], "file": str(file), "code": sha256_of(file)}
+    describe_model(folder, {**described, "predicts": classes[0]})
+
+
+def _classes(network: nn.Module, shape: Sequence[int]) -> str:
+    """Name a network by the classes that it gives some random images: its code may be in more files than one."""
+    images = torch.rand(PROBES, *shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    with torch.inference_mode():
+        return "".join(f"{label:x}." for label in network.eval()(images).argmax(dim=1).tolist())
 
 
 def load(folder: Path, _settings: Mapping[str, Any], device: torch.device) -> nn.Module:
@@ -85,4 +96,10 @@ def load(folder: Path, _settings: Mapping[str, Any], device: torch.device) -> nn
         raise ValueError(
             f"{file} is not the code that {folder / DESCRIPTION} describes any more: run the workflow again"
         )
-    return _network(file, folder / WEIGHTS).eval().requires_grad_(False).to(device)
+    network = _network(file, folder / WEIGHTS).eval().requires_grad_(False)
+    if _classes(network, description["shape"]) != description["predicts"]:
+        raise ValueError(
+            f"the network that {file} builds is not the one that {folder / DESCRIPTION} describes, although the file "
+            "is the same: something that it imports has changed. Run again with --forcerun obtain_classifier"
+        )
+    return network.to(device)

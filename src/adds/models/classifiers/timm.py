@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adds.data.download import Expected, use_local
-from adds.models.weights import DESCRIPTION, WEIGHTS, describe_model, load_weights
-
+from adds.models.weights import DESCRIPTION, WEIGHTS, describe_model, load_weights, save_weights
 
 RESIZE = "bicubic"
 """How images are brought to a model's input size; a part of the identity, as it changes what the network sees."""
@@ -97,7 +96,7 @@ def obtain(order: Mapping[str, Any], folder: Path) -> None:
     else:
         network = pretrained(name, order["revision"])
         (folder / WEIGHTS).unlink(missing_ok=True)  # it may be a link to somebody's file
-        torch.save(network.state_dict(), folder / WEIGHTS)
+        save_weights(network, folder / WEIGHTS)
     description = TimmDescription.of(network)
     if description.classes != classes:
         raise ValueError(f"classifier.classes is {classes}, but {name} has {description.classes} classes")
