@@ -261,7 +261,7 @@ def test_the_example_of_the_package_runs(monkeypatch):
 
 def test_every_path_of_the_map_exists():
     text = (PROJECT / "docs/map.md").read_text()
-    folders = "src|tests|workflow|scripts|studies|config|docs|envs|profiles|weights|results"
+    folders = "src|tests|workflow|scripts|studies|config|docs|envs|profiles|weights"
     paths = set(re.findall(rf"`((?:{folders})/[^`*{{}}<>]*)`", text))
     assert len(paths) > 40
     missing = [path for path in paths if not (PROJECT / path.split("::")[0]).exists()]
