@@ -167,7 +167,7 @@ CLASSIFIERS = _by_name(
 
 BOUNDS = _by_name(
     Bound("cohen", "the paper's", radii="eff37da60591e588"),
-    Bound("two_sided", "ours", radii="fcd998fd1e31d492"),
+    Bound("pair", "ours", radii="fcd998fd1e31d492"),
 )
 
 

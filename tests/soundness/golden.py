@@ -68,7 +68,7 @@ def ballots_of(name: str) -> list[object]:
 def radii_of(name: str) -> list[object]:
     """A bound's radii for a table of counts, at two levels, fixed and sequential, rounded to what platforms share."""
     return [
-        [verdict.abstained, round(verdict.radius, 9)]
+        [verdict.abstained, round(verdict.radius, 4)]
         for counts in COUNTS
         for alpha in (0.05, 0.001)
         for mode in ("fixed", "sequential")
