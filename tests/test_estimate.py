@@ -52,7 +52,7 @@ def test_the_papers_run():
     assert table["hours"].sum() < 0.75 * table["hours_alone"].sum()
     text = summary(table, experiment())
     assert "| total | 4,500 |" in text
-    assert "125 TFLOPS (A100)" in text
+    assert "85 TFLOPS (A100)" in text
 
 
 def test_evaluations_are_those_that_runs_need(schedule, unet, image):

@@ -22,7 +22,7 @@ from adds.registry import Variant
 from adds.sampling.job import refuse_to_draw, run_job, whole_identity
 from adds.sampling.ledger import FamilyLedgers, Ledger, open_recorded, read_header
 from adds.sampling.sampler import Sampler
-from adds.sampling.stopping import SampleSize, Stop
+from adds.sampling.stopping import Certified, SampleSize, Stop
 from tests.conftest import GaussianWorld, sign_of_first_coordinate
 from tests.test_experiment import digits
 
@@ -190,7 +190,7 @@ def test_more_votes_than_are_on_record_are_drawn(ran):
 
 
 def test_sequential_sampling_reads_what_a_fixed_run_drew(ran, schedule, tmp_path):
-    size = SampleSize(n0=8, n=24, alpha=0.05, stop=Stop(radii=[0.0]))
+    size = SampleSize(n0=8, n=24, alpha=0.05, stop=Stop([Certified("pair", 0.0)]))
     alone = Jobs(schedule, tmp_path / "alone")(images_of(0, 1, 2, 3), size=size)
     before = len(ran.drawn)
     pd.testing.assert_frame_equal(ran(images_of(0, 1, 2, 3), size=size), alone)

@@ -110,7 +110,7 @@ def test_a_bound(project):
     done = run_in(folder, *command(folder, "tables", bound="hoeffding"), environment=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     certificates = pd.read_csv(folder / "results/digits/certificates.csv")
-    assert set(certificates["bound"]) == {"hoeffding", "cohen", "two_sided"}
+    assert set(certificates["bound"]) == {"hoeffding", "cohen", "pair"}
     wide = certificates.pivot(index=["method", "sigma", "votes", "number"], columns="bound", values="radius")
     assert (wide["hoeffding"] <= wide["cohen"] + 1e-12).all(), "Clopper and Pearson's bound is the tighter one"
     assert "bound hoeffding" in (folder / "results/digits/tables/certified_accuracy.md").read_text()

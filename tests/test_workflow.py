@@ -54,7 +54,7 @@ def test_every_file_of_the_contract(finished):
     assert counts["counts_estimation"].map(sum).eq(12).all()
     certificates = pd.read_parquet(results / "certificates.parquet")
     assert len(certificates) == 2 * VARIANTS * SIGMAS * 4
-    assert set(certificates["bound"]) == {"cohen", "two_sided"}
+    assert set(certificates["bound"]) == {"cohen", "pair"}
     assert certificates["budget_share"].between(0, 1).all()
     assert {"seed", "guidance_scale", "start", "identity", "device"} <= set(certificates.columns)
     from_csv = pd.read_csv(results / "certificates.csv", keep_default_na=False, na_values={"guidance_scale": [""]})
@@ -192,7 +192,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
             id="two values swapped",
         ),
         pytest.param(
-            {"bound": "two_sided"},
+            {"bound": "pair"},
             {
                 "tables": 1,
                 "summary": 1,
@@ -438,17 +438,18 @@ def test_sequential_mode_stops_when_it_knows(rerun):
         "sampling": {"mode": "sequential", "n0": 32, "n": 96, "chunk_size": 16},
         "sigmas": [0.5],
         "methods": {"densepure": None, "adds": None, "adds_oneshot": None},
-        "bound": "two_sided",
+        "bound": "pair",
     }
     target = "results/digits/certificates.csv"
     done = run(rerun, target, **changes)
     assert done.returncode == 0, done.stdout + done.stderr
     table = pd.read_csv(rerun / target)
-    assert set(table["stopped"]) <= {"decided", "futile", "budget"}
+    assert set(table["stopped"]) <= {"answered", "futile", "ruled out", "cap"}
     assert table["n"].between(16, 96).all()
     assert (table["n"] % 16 == 0).all()
-    decided = table[(table["stopped"] == "decided") & (table["bound"] == "two_sided")]
-    assert not decided["abstained"].any(), "what was decided at r = 0 is certified"
+    answered = table[(table["stopped"] == "answered") & (table["bound"] == "pair")]
+    assert not answered["abstained"].any(), "what was answered at r = 0 is certified"
+    assert answered["p_lower"].isna().all()
     changes["bound"] = "cohen"
     assert set(planned(rerun, **changes)) & {"certify", "merge", "certificates"} == set()
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from adds.experiment import asks_label
 from adds.registry import METHODS, OPTIONS
 from adds.sampling.job import KEY, SETTING, whole_identity
 
@@ -91,7 +92,8 @@ def _check_samples(counts: pd.DataFrame, sampling: Mapping[str, Any]) -> None:
     if sampling["mode"] == "fixed":
         wrong = counts[(counts["n0"] != n0) | (counts["n"] != n) | (counts["stopped"] != "fixed")]
     else:
-        wrong = counts[(counts["n0"] > n0) | (counts["n"] > n) | (counts["stopped"] == "fixed")]
+        selected = counts["n0"].between(1, n0) if not asks_label(sampling) else counts["n0"] == 0
+        wrong = counts[~selected | (counts["n"] > n) | (counts["stopped"] == "fixed")]
     if len(wrong):
         row = wrong.iloc[0]
         raise ForeignCountsError(

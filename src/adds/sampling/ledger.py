@@ -17,6 +17,7 @@ don't matter, and folders of two sites can be copied into one.
 """
 
 import base64
+import contextlib
 import errno
 import fcntl
 import json
@@ -309,6 +310,23 @@ class FamilyLedgers:
     def append(self, chunk: Chunk) -> None:
         """Write a chunk to the job's own ledger, which `search` has opened for writing."""
         self._opened[self.path].append(chunk)
+
+    def fix_cap(self, picture: Picture, cap: int) -> bool:
+        """Tell whether ``cap``, the most estimation samples of an image, was fixed before the first was drawn.
+
+        It is where it was written down in the family's folder before, or where no sample is on record yet: then it is
+        written down now. Another cap, or samples of a run that had none, may have been looked at.
+        """
+        path = self.folder / "caps" / f"{picture.number}-{picture.checksum}"
+        if not path.exists():
+            self._open_likely()
+            self._open_others()
+            if self.chunks(picture, "estimation"):
+                return False
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError), path.open("x") as file:
+                file.write(f"{cap}\n")
+        return path.read_text() == f"{cap}\n"
 
     def close(self) -> None:
         """Let other processes have the file."""

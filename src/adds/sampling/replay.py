@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from adds.registry import Stage, Variant
 from adds.sampling.job import KEY
 from adds.sampling.ledger import Chunk, Classes, open_recorded
-from adds.sampling.stopping import Rule, SampleSize, Stop
+from adds.sampling.stopping import Certified, Rule, SampleSize, Stop
 from adds.sampling.votes import predictions_of
 
 PAPER_N0, PAPER_N = 1000, 10_000
 LOOK_EVERY = 16
+QUESTION = Certified("pair", 0.0)
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,11 @@ class Replay:
     certified: bool
 
 
-def _look(predictions: Classes, classes: int, rule: Rule) -> tuple[NDArray[np.int64], str | None]:
+def _look(predictions: Classes, classes: int, rule: Rule, every: int) -> tuple[NDArray[np.int64], str | None]:
     """Count samples until the rule stops; return the counts then and its reason (None: they didn't suffice)."""
     counts = np.zeros(classes, dtype=np.int64)
-    for first in range(0, len(predictions), LOOK_EVERY):
-        counts = counts + np.bincount(predictions[first : first + LOOK_EVERY], minlength=classes)
+    for first in range(0, len(predictions), every):
+        counts = counts + np.bincount(predictions[first : first + every], minlength=classes)
         reason = rule(counts)
         if reason is not None:
             return counts, reason
@@ -46,13 +47,13 @@ def _look(predictions: Classes, classes: int, rule: Rule) -> tuple[NDArray[np.in
 
 
 def replay(selection: Classes, estimation: Classes, *, classes: int, sigma: float, alpha: float) -> Replay:
-    """Decide at r = 0 by the two-sided bound, with at most the paper's numbers of samples."""
-    size = SampleSize(PAPER_N0, PAPER_N, alpha, Stop(rule="radii", radii=(0.0,), bound="two_sided"))
-    selected, selected_for = _look(selection, classes, size.selection_rule())
+    """Decide at r = 0 by the pair bound, with at most the paper's numbers of samples."""
+    size = SampleSize(PAPER_N0, PAPER_N, alpha, Stop([QUESTION]))
+    selected, selected_for = _look(selection, classes, size.selection_rule(), size.selection_look(LOOK_EVERY))
     prediction = int(selected.argmax())
-    counts, reason = _look(estimation, classes, size.estimation_rule(prediction, sigma))
+    counts, reason = _look(estimation, classes, size.estimation_rule(prediction, sigma), LOOK_EVERY)
     decided = selected_for is not None and reason is not None
-    return Replay(int(selected.sum() + counts.sum()), decided, prediction, reason == "decided")
+    return Replay(int(selected.sum() + counts.sum()), decided, prediction, reason == "answered")
 
 
 def sequence(chunks: Iterable[Chunk], variant: Variant) -> Classes:
@@ -71,8 +72,8 @@ def sequence(chunks: Iterable[Chunk], variant: Variant) -> Classes:
 def replay_all(counts: pd.DataFrame, certified: pd.DataFrame, store: Path | str, *, alpha: float) -> pd.DataFrame:
     """Replay every image and setting: KEY, samples, decided, p_top, evaluations_per_sample, differs.
 
-    ``certified`` holds the fixed run's certificates by the two-sided bound; ``differs`` tells whether the
-    decision at r = 0 is another one.
+    ``certified`` holds the fixed run's certificates by the pair bound; ``differs`` tells whether the decision at
+    r = 0 is another one: certified or not, and as which class.
     """
     ledgers = cache(lambda identity: open_recorded(store, identity))
     verdicts = certified.set_index(KEY)
@@ -97,7 +98,8 @@ def replay_all(counts: pd.DataFrame, certified: pd.DataFrame, store: Path | str,
             alpha=alpha,
         )
         verdict = verdicts.loc[(row.method, row.sigma, row.votes, row.number)]
-        same = (found.prediction, found.certified) == (verdict["prediction"], not verdict["abstained"])
+        whole = None if verdict["abstained"] else verdict["prediction"]
+        same = (found.prediction if found.certified else None) == whole
         rows.append(
             {
                 **{key: getattr(row, key) for key in KEY},
