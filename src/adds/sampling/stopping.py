@@ -15,7 +15,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import bdtrc, ndtr, ndtri
 
-from adds.certificates.binomial import log_evidence_above, mixture_lower
+from adds.certificates.betting import log_evidence_of_lead
+from adds.certificates.binomial import log_evidence_above
 from adds.certificates.bounds import Counts, bound_function, runner_up
 from adds.certificates.label import label_has_majority
 
@@ -127,26 +128,29 @@ class Certified:
     radius: float
 
     def answer(self, look: Look) -> Answer | None:
-        """Answer by evidence at alpha, by the prediction, or by a confidence sequence that excludes it."""
+        """Answer by evidence at alpha that it is, by the prediction, or by evidence at alpha that it can't be."""
+        delta = 2 * self.radius / look.sigma
+        if self._is_shown(look, delta):
+            return "answered"
+        if self.bound == "cohen":
+            lead = Lead.over_half(look.top, look.n)
+            against = log_evidence_above(ndtr(-delta / 2), look.n - look.top, look.n)
+        else:
+            lead = Lead.over_runner_up(look.top, look.other, look.n)
+            against = log_evidence_of_lead(look.other, look.top)
+        if look.is_hopeless(lead, delta, _quantile_of_evidence(look.most, look.alpha)):
+            return "futile"
+        return "ruled out" if against >= -math.log(look.alpha) else None
+
+    def _is_shown(self, look: Look, delta: float) -> bool:
+        """Tell whether the bound certifies the radius; where evidence alone says so, without finding the largest."""
+        if self.bound == "cohen":
+            return bool(log_evidence_above(ndtr(delta / 2), look.top, look.n) >= -math.log(look.alpha))
+        if self.bound == "pair" and delta == 0:
+            return bool(log_evidence_of_lead(look.top, look.other) >= -math.log(look.alpha))
         certify = bound_function(self.bound)
         verdict = certify(look.counts, look.about, sigma=look.sigma, alpha=look.alpha, mode="sequential")
-        if not verdict.abstained and verdict.radius >= self.radius:
-            return "answered"
-        delta, over_half = 2 * self.radius / look.sigma, self.bound == "cohen"
-        lead = Lead.over_half(look.top, look.n) if over_half else Lead.over_runner_up(look.top, look.other, look.n)
-        quantile = _quantile_of_evidence(look.most, look.alpha)
-        if look.is_hopeless(lead, delta, quantile):
-            return "futile"
-        p_upper, q_lower = _outer_bounds(look.top, look.other, look.n, look.alpha / 2)
-        possible = 2 * ndtri(p_upper) if over_half else ndtri(p_upper) - ndtri(q_lower)
-        return "ruled out" if possible <= delta else None
-
-
-@lru_cache(maxsize=1 << 16)
-def _outer_bounds(top: int, other: int, n: int, alpha: float) -> tuple[float, float]:
-    """Return anytime-valid bounds on the predicted class from above and on the runner-up from below."""
-    not_top, q_lower = mixture_lower([n - top, other], n, alpha)
-    return float(1 - not_top), float(q_lower)
+        return not verdict.abstained and verdict.radius >= self.radius
 
 
 @dataclass(frozen=True)
