@@ -10,7 +10,7 @@ from adds.experiment import Experiment
 from adds.methods.adds import guided_steps
 from adds.methods.base import Query, method
 from adds.models.unet import build_unet
-from adds.monitor.estimate import estimate, operations_of, summary
+from adds.monitor.estimate import estimate, operations_of, read_counts, summary
 from adds.registry import METHODS
 from tests.conftest import unet_pipeline
 from tests.workflow import PROJECT, merged
@@ -84,7 +84,7 @@ def test_measurements_come_before_assumptions(tmp_path):
         {"method": "carlini", "sigma": 1.0, "votes": 1, "n0": 1000, "n": 10_000, "seconds": [1100.0, 3300.0]}
     )
     counts.to_parquet(tmp_path / "counts.parquet")
-    table = estimate(experiment(), [tmp_path / "counts.parquet"])
+    table = estimate(experiment(), read_counts([tmp_path / "counts.parquet"]))
     rows = table.set_index(["method", "sigma", "votes"])
     assert rows.loc[("carlini", 1.0, 1), "seconds_per_sample"] == pytest.approx(0.2)
     one, many = rows.loc[("carlini", 1.0, 1)], rows.loc[("adds", 2.0, 5)]
