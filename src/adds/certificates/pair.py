@@ -36,7 +36,7 @@ def gate_p_value(top: ArrayLike, other: ArrayLike) -> Array:
     least what it is at the count of the most probable other class, whichever that is.
     """
     a, b = np.broadcast_arrays(np.asarray(top, float), np.asarray(other, float))
-    return np.where(a > 0, bdtrc(np.maximum(a, 1) - 1, a + b, 0.5), 1.0)
+    return np.where(a > 0, betainc(np.maximum(a, 1), b + 1, 0.5), 1.0)
 
 
 def pair_lower(top: int, other: int, trials: int, alpha: float) -> float | None:
