@@ -1,21 +1,34 @@
 """Simulated coverage: how often certificates are false when the truth is known, over many images.
 
-Run ``python -m studies.simulate_coverage`` to print the table of docs/coverage.md. An image counts as false as soon as
-either end of its bounds is on the wrong side of the truth, which every false certificate implies. In sequential mode
-its owner cheats: he looks after every chunk and stops the moment that the bounds err in his favour.
+Run ``python -m studies.simulate_coverage`` to print the simulated table of docs/coverage.md. An image fails
+
+- by `cohen` as soon as p_lower is above p, which every false certificate implies;
+- by `pair` as soon as the certified lead is above the true one, or anything is certified although another class is
+  at least as probable as the prediction.
+
+In sequential mode the image's owner cheats: he looks after every chunk and stops the moment that the bound errs in his
+favour.
 """
 
 import argparse
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp, ndtr, ndtri
 from scipy.stats import binom
 
-from adds.certificates.binomial import log_evidence_above
-from adds.certificates.bounds import probability_bounds, runner_up
+from adds.certificates.betting import GRID, LARGEST, MAJORITY_WEIGHT, _log_payoffs, log_evidence_of_lead
+from adds.certificates.binomial import clopper_pearson_lower, log_evidence_above
+from adds.certificates.bounds import runner_up
+from adds.certificates.pair import pair_lower
 from adds.registry import BOUNDS, Mode
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Truths = NDArray[np.bool_]
 
 LOOK_EVERY, MOST = 32, 2000
 BATCH = 2000
@@ -28,6 +41,17 @@ class World:
     name: str
     probabilities: tuple[float, ...]
 
+    @property
+    def lead(self) -> float:
+        """Phi^-1(p) - Phi^-1(q), for the most probable other class's q."""
+        return float(ndtri(self.probabilities[0]) - ndtri(max(self.probabilities[1:])))
+
+
+def _with_lead(lead: float, p: float, rivals: int) -> World:
+    """Return a world with that lead, and so many classes that share the rest evenly."""
+    q = float(ndtr(ndtri(p) - lead))
+    return World(f"{p:.0%} with a lead of {lead:g}", (p, q, *[(1 - p - q) / rivals] * rivals))
+
 
 WORLDS = (
     *(World(f"two classes, p = {p:g}", (p, 1 - p)) for p in (0.01, 0.3, 0.49, 0.5, 0.501, 0.51, 0.6, 0.9, 0.99)),
@@ -36,39 +60,81 @@ WORLDS = (
     World("45% against eleven at 5%", (0.45, *[0.05] * 11)),
     World("ten-way tie", (0.1,) * 10),
     World("fifty-way tie", (0.02,) * 50),
+    World("36% against two at 32%", (0.36, 0.32, 0.32)),
+    World("20% against sixteen at 5%", (0.2, *[0.05] * 16)),
+    _with_lead(0.1, 0.3, 5),
+    _with_lead(0.5, 0.4, 10),
+    _with_lead(1, 0.45, 20),
+    _with_lead(1, 0.65, 1),
 )
 MANY_CLASSES = World("thousand-way tie", (0.001,) * 1000)
 
 
+def _batches(images: int) -> Iterator[int]:
+    for first in range(0, images, BATCH):
+        yield min(BATCH, images - first)
+
+
+def pair_leads(top: Counts, other: Counts, n: int, alpha: float) -> Array:
+    """Return what is certified of every image, minus infinity where nothing is. Equal counts are asked once."""
+    distinct, image = np.unique(np.stack([top, other]), axis=1, return_inverse=True)
+    found = [pair_lower(int(a), int(b), n, alpha) for a, b in distinct.T]
+    leads: Array = np.array([-math.inf if lead is None else lead for lead in found])[image.ravel()]
+    return leads
+
+
 def fixed_failures(world: World, bound: str, *, n: int, images: int, alpha: float, seed: int) -> int:
     """Count the images for which a bound at fixed n is on the wrong side of the truth."""
-    rng = np.random.default_rng(seed)
-    p, other, failures = world.probabilities[0], max(world.probabilities[1:]), 0
-    for first in range(0, images, BATCH):
-        counts = rng.multinomial(n, world.probabilities, size=min(BATCH, images - first))
-        lower, upper = probability_bounds(counts, 0, alpha=alpha, mode="fixed", bound=bound)
-        failures += int(((lower > p) | (upper < other)).sum())
+    rng, failures = np.random.default_rng(seed), 0
+    for size in _batches(images):
+        counts = rng.multinomial(n, world.probabilities, size=size)
+        if bound == "cohen":
+            failed = clopper_pearson_lower(counts[:, 0], n, alpha) > world.probabilities[0]
+        else:
+            certified = pair_leads(counts[:, 0], runner_up(counts, 0), n, alpha)
+            failed = certified > world.lead if world.lead > 0 else certified >= 0
+        failures += int(failed.sum())
     return failures
 
 
-def _ruled_out(p: float, successes: NDArray[np.int64], trials: int, alpha: float) -> NDArray[np.bool_]:
-    """Tell where the lower confidence sequence is above p."""
-    return np.asarray(log_evidence_above(p, successes, trials) >= -np.log(alpha))
+def log_evidence_against(step: int, top: Counts, other: Counts, trials: int) -> Array:
+    """Return one entry of `adds.certificates.betting.log_evidence_of_leads`, for many images."""
+    of_a, of_c, of_other = (log_payoff[step - 1].ravel() for log_payoff in _log_payoffs())
+    a, b = top[:, None], other[:, None]
+    mixed = logsumexp(a * of_a + b * of_c + (trials - a - b) * of_other, axis=1) - math.log(of_a.size)
+    majority = log_evidence_above(ndtr(GRID * step / 2), top, trials)
+    return np.logaddexp(math.log1p(-MAJORITY_WEIGHT) + mixed, math.log(MAJORITY_WEIGHT) + majority)
+
+
+def _pair_is_wrong(lead: float, top: Counts, other: Counts, n: int, alpha: float) -> Truths:
+    """Tell where `pair` may certify more than the true lead.
+
+    The grid of leads is walked upwards from the gate and left at the first one that isn't ruled out. So whoever gets
+    above the true lead has ruled out the first of the grid that is at or above it: that one is all that has to be
+    asked, besides the gate, and its being ruled out is what has probability alpha at most.
+    """
+    enough = -math.log(alpha)
+    certified: Truths = log_evidence_of_lead(top, other) >= enough
+    if lead <= 0:
+        return certified
+    step = math.ceil(lead / GRID - 1e-9)
+    if step * GRID > LARGEST:
+        return np.zeros_like(certified)
+    return certified & (log_evidence_against(step, top, other, n) >= enough)
 
 
 def sequential_failures(world: World, bound: str, *, images: int, alpha: float, seed: int) -> int:
     """Count the images for which a bound is on the wrong side of the truth at any look."""
-    rng = np.random.default_rng(seed)
-    p, other, failures = world.probabilities[0], max(world.probabilities[1:]), 0
-    for first in range(0, images, BATCH):
-        size = min(BATCH, images - first)
+    rng, failures = np.random.default_rng(seed), 0
+    for size in _batches(images):
         counts = np.zeros((size, len(world.probabilities)), dtype=np.int64)
         failed = np.zeros(size, dtype=bool)
         for n in range(LOOK_EVERY, MOST + 1, LOOK_EVERY):
             counts += rng.multinomial(LOOK_EVERY, world.probabilities, size=size)
-            failed |= _ruled_out(p, counts[:, 0], n, alpha / 2)
-            if bound == "two_sided":
-                failed |= _ruled_out(1 - other, n - runner_up(counts, 0), n, alpha / 2)
+            if bound == "cohen":
+                failed |= log_evidence_above(world.probabilities[0], counts[:, 0], n) >= -math.log(alpha)
+            else:
+                failed |= _pair_is_wrong(world.lead, counts[:, 0], runner_up(counts, 0), n, alpha)
         failures += int(failed.sum())
     return failures
 
@@ -86,7 +152,7 @@ def lines(images: int, alpha: float) -> Iterator[str]:
     cells: list[tuple[World, Mode, str]] = [
         (world, mode, bound) for world in WORLDS for mode in ("fixed", "sequential") for bound in BOUNDS
     ]
-    cells += [(MANY_CLASSES, "fixed", "two_sided")]
+    cells += [(MANY_CLASSES, "fixed", "pair")]
     for seed, (world, mode, bound) in enumerate(cells):
         if mode == "fixed":
             failures = fixed_failures(world, bound, n=1000, images=images, alpha=alpha, seed=seed)

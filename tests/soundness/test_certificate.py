@@ -1,14 +1,20 @@
 """Soundness 5, statistics: certificates from counts."""
 
+import math
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from adds.certificates.binomial import mixture_lower, mixture_upper
-from adds.certificates.bounds import certified_radius, probability_bounds
+from adds.certificates.betting import pair_lower_anytime
+from adds.certificates.binomial import mixture_lower
+from adds.certificates.bounds import bound_function, certified_radius
 from adds.certificates.certificate import certify, check_samples, least_certifying_n
+from adds.certificates.pair import pair_lower
 from adds.results.certified import certificates
+from tests.soundness.two_sided import two_sided_lead
 
 
 def test_radius_of_the_paper():
@@ -37,28 +43,35 @@ def test_abstains_at_one_half():
     assert not certify(selection=[9, 1], estimation=[80, 20], sigma=1, alpha=0.001).abstained
 
 
-def test_two_sided_certifies_without_a_majority():
+def test_pair_certifies_without_a_majority():
     counts = [450, *[50] * 11]
     cohen = certify(selection=counts, estimation=counts, sigma=1, alpha=0.001)
-    two_sided = certify(selection=counts, estimation=counts, sigma=1, alpha=0.001, bound="two_sided")
+    pair = certify(selection=counts, estimation=counts, sigma=1, alpha=0.001, bound="pair")
     assert cohen.abstained
-    assert not two_sided.abstained
-    expected = (stats.norm.ppf(two_sided.p_lower) - stats.norm.ppf(two_sided.p_upper)) / 2
-    assert two_sided.radius == pytest.approx(expected)
-    reference = stats.binomtest(50, 1000, alternative="less").proportion_ci(1 - 0.0005, method="exact").high
-    assert two_sided.p_upper == pytest.approx(reference)
+    assert not pair.abstained
+    assert two_sided_lead(450, 50, 1000, 0.001) / 2 < pair.radius < (stats.norm.ppf(0.45) - stats.norm.ppf(0.05)) / 2
 
 
-def test_two_sided_with_two_classes_is_cohen_at_half_the_level():
-    counts = [900, 100]
-    two_sided = certify(selection=counts, estimation=counts, sigma=1, alpha=0.002, bound="two_sided")
-    cohen = certify(selection=counts, estimation=counts, sigma=1, alpha=0.001)
-    assert two_sided.p_lower == cohen.p_lower
-    assert two_sided.radius == pytest.approx(cohen.radius)
+@pytest.mark.parametrize(("mode", "lower"), [("fixed", pair_lower), ("sequential", pair_lower_anytime)])
+def test_pair_looks_at_the_largest_count_of_any_other_class(mode, lower):
+    """Half of the lead that its counts show, whichever class is the runner-up; there are no bounds p_lower, p_upper."""
+    for counts, prediction in (([70, 12, 3, 15], 0), ([15, 3, 70, 12], 2), ([0, 0, 15, 85], 3)):
+        found = bound_function("pair")(counts, prediction, sigma=0.6, alpha=0.01, mode=mode)
+        assert found.radius == 0.3 * lower(max(counts), 15, 100, 0.01) > 0
+        assert math.isnan(found.p_lower)
+        assert math.isnan(found.p_upper)
 
 
 @pytest.mark.parametrize("mode", ["fixed", "sequential"])
-@pytest.mark.parametrize("bound", ["cohen", "two_sided"])
+def test_pair_abstains_next_to_a_tie(mode):
+    """And where the class isn't the first; then the radius is 0."""
+    for counts in ([40, 39, 21], [39, 40, 21], [0, 100, 0], [0, 0, 100]):
+        found = bound_function("pair")(counts, 0, sigma=1, alpha=0.01, mode=mode)
+        assert (found.abstained, found.radius) == (True, 0)
+
+
+@pytest.mark.parametrize("mode", ["fixed", "sequential"])
+@pytest.mark.parametrize("bound", ["cohen", "pair"])
 @pytest.mark.parametrize(
     "p",
     [(0.5, 0.5), (0.34, 0.33, 0.33), (0.3, 0.3, 0.2, 0.2), (0.1,) * 10, (0.02,) * 50, (0.49, 0.51)],
@@ -69,26 +82,26 @@ def test_false_certificates_are_rare(mode, bound, p):
 
     In sequential mode the image's owner cheats: he looks after every chunk and stops when he likes what he sees.
     """
-    alpha, images, chunk, looks = 0.05, 2000, 25, 8 if mode == "sequential" else 1
+    alpha, images, chunk, looks = 0.05, 1000, 50, 4 if mode == "sequential" else 1
     rng = np.random.default_rng(1)
-    others = max(p[1:])
-    true_gap = stats.norm.ppf(p[0]) - stats.norm.ppf(others)
+    true_radius = max(0, stats.norm.ppf(p[0]) - stats.norm.ppf(max(p[1:]))) / 2
+    ahead = p[0] > max(p[1:])
     counts = np.zeros((images, len(p)), dtype=np.int64)
     false = np.zeros(images, dtype=bool)
+    certify_one = cache(lambda *row: bound_function(bound)(row, 0, sigma=1, alpha=alpha, mode=mode))
     for _ in range(looks):
         counts += rng.multinomial(chunk if mode == "sequential" else 200, p, size=images)
-        lower, upper = probability_bounds(counts, 0, alpha=alpha, mode=mode, bound=bound)
-        gap = stats.norm.ppf(lower) - stats.norm.ppf(upper)
-        false |= (lower > upper) & (gap > max(true_gap, 0))
+        for image, row in enumerate(counts):
+            # Which of the others has a count doesn't matter, so that sorted ones are often in the cache.
+            found = certify_one(row[0], *np.sort(row[1:])[::-1])
+            false[image] |= not found.abstained and not (ahead and found.radius <= true_radius)
     assert false.sum() <= stats.binom.ppf(0.9999, images, alpha)
 
 
-@pytest.mark.parametrize("bound", ["cohen", "two_sided"])
-def test_each_sequential_end_has_half_of_alpha(bound):
-    counts = [60, 10, 30]
-    lower, upper = probability_bounds(counts, 0, alpha=0.01, mode="sequential", bound=bound)
-    assert lower == mixture_lower(60, 100, 0.005)
-    assert upper == (1 - lower if bound == "cohen" else mixture_upper(30, 100, 0.005))
+def test_sequential_cohen_spends_all_of_alpha_on_one_end():
+    found = bound_function("cohen")([60, 10, 30], 0, sigma=1, alpha=0.01, mode="sequential")
+    assert found.p_lower == mixture_lower(60, 100, 0.01)
+    assert found.p_upper == 1 - found.p_lower
 
 
 MADE_BY = {
@@ -123,8 +136,10 @@ def test_least_certifying_n(alpha):
     n = least_certifying_n(alpha)
     assert alpha ** (1 / n) > 0.5
     assert alpha ** (1 / (n - 1)) <= 0.5 + 1e-12
-    assert least_certifying_n(alpha, bound="two_sided") == least_certifying_n(alpha / 2)
+    pair = least_certifying_n(alpha, bound="pair")
+    assert 0.5**pair <= alpha < 0.5 ** (pair - 1)
     assert least_certifying_n(alpha, mode="sequential") >= n
+    assert least_certifying_n(alpha, mode="sequential", bound="pair") >= n
 
 
 def test_hopeless_sample_sizes_are_refused():

@@ -1,0 +1,176 @@
+"""Exact coverage of the pair bound: how probable a false certificate can be, where all outcomes can be enumerated.
+
+Run ``python -m studies.exact_coverage`` to print the exact tables of docs/coverage.md. Nothing is simulated.
+
+Fixed mode sums over all outcomes. Only leads that some outcome certifies need be tried: for a given probability
+q = Phi(u) of the most probable other class, the probability that at least so much is certified grows with the true
+lead, so that it is worst just below such a lead. The smallest of them stands for images whose prediction isn't ahead.
+
+Sequential mode follows the distribution of the counts from sample to sample, and takes out what is ruled out.
+"""
+
+import argparse
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, ndtr
+
+from adds.certificates.betting import GRID, log_evidence_of_lead, log_evidence_of_leads
+from adds.certificates.pair import pair_lower
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+RIVALS = (0, 1, 2)
+"""Over how many classes the rest is spread evenly; 0 stands for so many that none is ever the runner-up."""
+REST = ("many classes", "one class", "two classes")
+
+SAMPLES, ALPHAS, POINTS = (12, 20, 30, 50, 80), (0.2, 0.05, 0.01, 0.001), 161
+HORIZON, STEPS = 60, (0, 1, 25, 50, 100)
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The largest probability of a false certificate, and the class probabilities of an image that has it."""
+
+    probability: float
+    lead: float
+    classes: tuple[float, ...]
+
+
+@cache
+def certified_leads(n: int, alpha: float) -> Array:
+    """Return the certified lead for every outcome ([a, b]); minus infinity where the bound abstains."""
+    leads = np.full((n + 1, n + 1), -math.inf)
+    for a in range(n + 1):
+        for b in range(n - a + 1):
+            found = pair_lower(a, b, n, alpha)
+            leads[a, b] = -math.inf if found is None else found
+    return leads
+
+
+@cache
+def outcomes(n: int, classes: int) -> Counts:
+    """Return all ways in which n samples fall on so many classes ([ways, classes])."""
+    if classes == 1:
+        return np.array([[n]])
+    ways = [np.insert(outcomes(n - first, classes - 1), 0, first, axis=1) for first in range(n + 1)]
+    return np.concatenate(ways)
+
+
+def images(lead: float, rivals: int, points: int) -> Array:
+    """Return class probabilities of images with that lead: A's, another class's, the rest's ([images, classes]).
+
+    With rivals among the rest, either they or the other class may be the most probable.
+    """
+    u = -lead / 2 - 5 * np.linspace(0, 1, points) ** 2
+    p, q = ndtr(u + lead), ndtr(u)
+    rest = np.maximum(1 - p - q, 0.0)
+    if rivals == 0:
+        return np.stack([p, q, rest], axis=1)
+    behind = np.stack([p, q, *[rest / rivals] * rivals], axis=1)[rest <= rivals * q]
+    left = 1 - p - rivals * q
+    ahead = np.stack([p, left, *[q] * rivals], axis=1)[(left >= 0) & (left < q)]
+    return np.concatenate([behind, ahead])
+
+
+def _probability(ways: Counts, classes: Array) -> Array:
+    """Return the probability of all these outcomes together, at each image."""
+    choices = gammaln(ways.sum(axis=1) + 1) - gammaln(ways + 1).sum(axis=1)
+    return np.asarray(np.exp(np.log(np.maximum(classes, 1e-300)) @ ways.T + choices).sum(axis=1))
+
+
+def worst_fixed(n: int, alpha: float, rivals: int, *, points: int) -> Worst:
+    """Return the worst case at fixed n, over all leads and ``points`` values of u for each."""
+    ways = outcomes(n, 3 if rivals == 0 else 2 + rivals)
+    runner_up = ways[:, 1] if rivals == 0 else ways[:, 1:].max(axis=1)
+    certified = certified_leads(n, alpha)[ways[:, 0], runner_up]
+    worst = Worst(0.0, 0.0, ())
+    for lead in np.unique(certified[certified >= 0]):
+        classes = images(float(lead), rivals, points)
+        found = _probability(ways[certified >= lead], classes)
+        if found.max() > worst.probability:
+            worst = Worst(float(found.max()), float(lead), tuple(classes[found.argmax()].tolist()))
+    return worst
+
+
+@cache
+def evidence_of_counts(horizon: int, steps: tuple[int, ...]) -> Array:
+    """Return the log evidence against leads of so many steps of the grid, 0 for the gate's ([steps, n, a, b])."""
+    evidence = np.full((len(steps), *[horizon + 1] * 3), -math.inf)
+    for n, a, b in np.ndindex(evidence.shape[1:]):
+        if a + b <= n:
+            evidence[:, n, a, b] = np.append(log_evidence_of_lead(a, b), log_evidence_of_leads(a, b, n))[list(steps)]
+    return evidence
+
+
+def ever(ruled_out: NDArray[np.bool_], classes: Array) -> Array:
+    """Return the probability that the counts ever are where they rule a lead out ([n, a, b]), looking at every n."""
+    p, q, rest = classes.T[..., None, None]
+    left = np.zeros((len(classes), *ruled_out.shape[1:]))
+    left[:, 0, 0] = 1
+    found = np.zeros(len(classes))
+    for out in ruled_out[1:]:
+        moved = left * rest
+        moved[:, 1:] += left[:, :-1] * p
+        moved[:, :, 1:] += left[:, :, :-1] * q
+        found += (moved * out).sum(axis=(1, 2))
+        left = np.where(out, 0.0, moved)
+    return found
+
+
+def worst_sequential(evidence: Array, alpha: float, rivals: int, lead: float, *, points: int) -> Worst:
+    """Return the worst case for the evidence against that lead ([n, a, b]) of ever reaching 1 / alpha.
+
+    A certificate above the true lead needs the evidence against the first lead of the grid at or above the true one
+    to have reached 1 / alpha. Images that have just that lead are the worst.
+    """
+    if rivals == 1:
+        n, a, b = np.indices(evidence.shape)
+        evidence = evidence[n, a, np.maximum(b, n - a - b)]
+    elif rivals != 0:
+        raise ValueError(f"rivals is {rivals}: counts of three classes at most are followed")
+    classes = images(lead, rivals, points)
+    found = ever(evidence >= -math.log(alpha), classes)
+    return Worst(float(found.max()), lead, tuple(classes[found.argmax()].tolist()))
+
+
+def _row(first: object, alpha: float, rivals: int, worst: Worst) -> str:
+    shares = ", ".join(f"{share:.3f}" for share in worst.classes)
+    return (
+        f"| {first} | {alpha:g} | {REST[rivals]} | {worst.probability:.6f} | {worst.probability / alpha:.4f} "
+        f"| {worst.lead:.3f} | {shares} |"
+    )
+
+
+def fixed_lines() -> Iterator[str]:
+    """Yield the Markdown table of fixed mode, a line as soon as it is known."""
+    yield "| n | alpha | the rest is | worst error | of alpha | lead | class probabilities |"
+    yield "|---|---|---|---|---|---|---|"
+    for n in SAMPLES:
+        for alpha in ALPHAS:
+            for rivals in RIVALS if n <= 50 else RIVALS[:2]:
+                yield _row(n, alpha, rivals, worst_fixed(n, alpha, rivals, points=POINTS))
+
+
+def sequential_lines() -> Iterator[str]:
+    """Yield the Markdown table of sequential mode, a line as soon as it is known."""
+    yield "| up to n | alpha | the rest is | worst error | of alpha | lead | class probabilities |"
+    yield "|---|---|---|---|---|---|---|"
+    for step, evidence in zip(STEPS, evidence_of_counts(HORIZON, STEPS), strict=True):
+        for alpha in ALPHAS[:-1]:
+            for rivals in RIVALS[:2]:
+                worst = worst_sequential(evidence, alpha, rivals, step * GRID, points=POINTS)
+                yield _row(HORIZON, alpha, rivals, worst)
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    for table in (fixed_lines, sequential_lines):
+        for text in table():
+            print(text, flush=True)
+        print()
