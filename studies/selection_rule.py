@@ -63,7 +63,7 @@ def select(shares: NDArray[np.float64], *, step: int, lead: int, rng: np.random.
 def lines(images: list[Image]) -> Iterator[str]:
     """Yield the Markdown table of all rules."""
     certified = [image for image in images if image.certified]
-    yield f"{len(images)} images and settings, of which {len(certified)} can be certified; {REPEATS} selections of each."
+    yield f"{len(images)} images and settings, of which {len(certified)} can be certified; {REPEATS} selections each."
     yield ""
     yield "| step | lead | selection samples | of images that can be certified | lost of these, percent |"
     yield "|---|---|---|---|---|"

@@ -112,7 +112,7 @@ METHODS = _by_name(
     Method(
         "densepure",
         "DensePure",
-        counts="87fde6daddbf881e",
+        counts="fb7c068b03e21e69",
         colour="#0072B2",
         dashes=(6, 1.5, 1, 1.5),
         takes_votes=True,
@@ -121,7 +121,7 @@ METHODS = _by_name(
     Method(
         "adds",
         "ADDS",
-        counts="357a24a0cd935c63",
+        counts="aa546cfcf47d7552",
         colour="#D55E00",
         takes_votes=True,
         guided=True,

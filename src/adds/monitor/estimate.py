@@ -235,10 +235,11 @@ def summary(table: pd.DataFrame, experiment: Experiment) -> str:
         "",
         f"{experiment.images} images x {each:,} samples{most}. "
         f"Evaluations per sample stand for sigma {sigmas}. Hours are of one device, from {basis}.",
-        "Hours alone: what the jobs would take if methods of one family didn't share their samples. Votes are counted "
-        "as if all were cast: those that can't change the outcome aren't.",
+        "Hours alone: what the jobs would take if methods of one family didn't share their samples.",
         f"Loading networks takes {start_up(experiment):,.1f} hours more ({config['estimate']['start_up']:g} s a job).",
     ]
+    if (table["votes"] > 1).any():
+        lines.append("Several votes take so many evaluations at most: those that can't change the outcome aren't cast.")
     if table.attrs["classifier_unknown"] and not table["measured"].all():
         lines.append("The classifier's own operations are not counted: what it is shows only when it is there.")
     return "\n".join(lines)

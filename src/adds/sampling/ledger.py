@@ -10,7 +10,7 @@ One store holds the ledgers of all experiments:
     results/ledger/{family}-sigma{sigma}-{identity}/{images}-{method}{votes}.jsonl
 
 A folder is a family's: its members, ADDS with any number of votes and ADDS without unguided denoising for instance,
-read each other's samples, because a chunk keeps every vote of every sample. Its name ends in a checksum of everything
+read each other's samples, because a chunk keeps every vote that was cast. Its name ends in a checksum of everything
 that determines a ballot. A file is one writing job's, named by the images that it is for, which its first line lists.
 A sample is found by its image's number and pixels: the order of a list, the size of a job or the name of an experiment
 don't matter, and folders of two sites can be copied into one.
@@ -51,11 +51,11 @@ PER_MILLE = 1000
 class Chunk:
     """Samples ``first_sample``, ``first_sample + 1``, ... of one image in one stage, and what they cost.
 
-    ``ballots`` [samples, votes] are the classes voted for, in the votes' order; ``contained`` [samples] those of
-    methods that the drawing method contains, by name. ``image`` is the image's number, ``pixels`` its checksum. For
-    guided methods ``stop_timestep`` [samples] is the timestep of the state at which the budget was spent, and
-    ``spent_before`` [samples] the share (in thousandths) of coordinates that had spent theirs before the last guided
-    step; both are empty for the others.
+    ``ballots`` [samples, votes] are the classes voted for, in the votes' order, and UNCAST (`adds.methods.majority`)
+    where a vote wasn't cast; ``contained`` [samples] those of methods that the drawing method contains, by name.
+    ``image`` is the image's number, ``pixels`` its checksum. For guided methods ``stop_timestep`` [samples] is the
+    timestep of the state at which the budget was spent, and ``spent_before`` [samples] the share (in thousandths) of
+    coordinates that had spent theirs before the last guided step; both are empty for the others.
     """
 
     method: str
