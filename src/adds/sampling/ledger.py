@@ -272,15 +272,14 @@ class FamilyLedgers:
         self._likely = [self.path]
         if leader is not None and leader != variant:
             self._likely.append(self.folder / f"{job}-{leader.method}{leader.votes}.jsonl")
-        self._levels = iter((self._open_likely, self._open_others, self._open_own))
+        self._levels = [self._open_likely, self._open_others, self._open_own]
         self._opened: dict[Path, Ledger] = {}
 
     def search(self, *, to_write: bool) -> bool:
         """Look further for samples; False where there is nowhere left to look, and what is missing must be drawn."""
-        level = next(self._levels, None)
-        if level is None or (level == self._open_own and not to_write):
+        if not self._levels or (self._levels[0] == self._open_own and not to_write):
             return False
-        level()
+        self._levels.pop(0)()
         return True
 
     def _open_likely(self) -> None:
@@ -319,8 +318,8 @@ class FamilyLedgers:
         """
         path = self.folder / "caps" / f"{picture.number}-{picture.checksum}"
         if not path.exists():
-            self._open_likely()
-            self._open_others()
+            while self.search(to_write=False):
+                pass
             if self.chunks(picture, "estimation"):
                 return False
             path.parent.mkdir(parents=True, exist_ok=True)
