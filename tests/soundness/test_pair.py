@@ -284,14 +284,17 @@ def test_evidence_ever_reaches_its_level_with_probability_alpha():
             assert ever(evidence >= -math.log(alpha), inside).max() <= alpha
 
 
+LEADS = round(betting.LARGEST / betting.GRID)
+
+
 @pytest.mark.parametrize(
     ("gate", "ruled_out", "expected"),
     [
-        (False, [True] * 400, None),
-        (True, [False] * 400, 0),
-        (True, [True, True, False, True, *[False] * 396], 2 * betting.GRID),
-        (True, [False, *[True] * 399], 0),
-        (True, [True] * 400, betting.LARGEST),
+        (False, [True] * LEADS, None),
+        (True, [False] * LEADS, 0),
+        (True, [True, True, False, True, *[False] * (LEADS - 4)], 2 * betting.GRID),
+        (True, [False, *[True] * (LEADS - 1)], 0),
+        (True, [True] * LEADS, betting.LARGEST),
     ],
 )
 def test_walk_ends_at_the_first_lead_that_is_not_ruled_out(monkeypatch, gate, ruled_out, expected):
@@ -306,5 +309,5 @@ def test_level_of_the_evidence(monkeypatch):
     enough = math.log(1000)
     for gate, leads, expected in ((enough + 1e-9, enough + 1e-9, 8), (enough - 1e-9, 99, None), (99, enough - 1e-9, 0)):
         monkeypatch.setattr(betting, "log_evidence_of_lead", lambda *_, value=gate: np.asarray(value))
-        monkeypatch.setattr(betting, "log_evidence_of_leads", lambda *_, value=leads: np.full(400, value))
+        monkeypatch.setattr(betting, "log_evidence_of_leads", lambda *_, value=leads: np.full(LEADS, value))
         assert pair_lower_anytime(10, 0, 10, 0.001) == expected
