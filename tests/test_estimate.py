@@ -148,8 +148,8 @@ def test_simulated_images_take_as_long_as_their_question_is_hard():
     easy, tied, low = (Crowd(np.full(20, p), np.full(20, 1 - p)) for p in (0.99, 0.5, 0.01))
     label = asking(*LABEL_QUESTIONS.values())
     needed = [samples_needed(crowd, label, sigma=1.0, chunk=16).mean() for crowd in (easy, tied, low)]
-    assert needed[0] == pytest.approx(16, abs=2)
-    assert needed[2] == pytest.approx(16, abs=2)
+    assert 16 <= needed[0] <= 24
+    assert 16 <= needed[2] <= 24
     assert needed[1] > 1000
     majority = Crowd(np.full(20, 0.49), np.full(20, 0.1))
     by_pair, by_cohen = (
@@ -184,7 +184,7 @@ def sequential(**changes):
 
 def test_the_papers_tables_are_expected_to_cost_a_fraction(monkeypatch):
     """Aimed at 200 A100-hours of a fixed run's 5,400 to 5,950."""
-    monkeypatch.setattr("adds.monitor.expected.SIMULATED", 24)
+    monkeypatch.setattr("adds.monitor.expected.SIMULATED", 16)
     chosen = sequential()
     table = estimate(chosen)
     text = sequential_summary(chosen, table, pd.DataFrame(), TABLES)

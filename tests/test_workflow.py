@@ -58,7 +58,7 @@ def test_every_file_of_the_contract(finished):
     assert set(certificates["bound"]) == {"cohen", "pair"}
     assert certificates["budget_share"].between(0, 1).all()
     assert {"seed", "guidance_scale", "start", "identity", "device"} <= set(certificates.columns)
-    empty = dict.fromkeys(("guidance_scale", "p_lower", "p_upper"), [""])
+    empty = {key: [""] for key in ("guidance_scale", "p_lower", "p_upper")}
     from_csv = pd.read_csv(results / "certificates.csv", keep_default_na=False, na_values=empty)
     assert certificates[certificates["bound"] == "pair"][["p_lower", "p_upper"]].isna().all(axis=None)
     pd.testing.assert_frame_equal(certificates, from_csv, check_dtype=False)

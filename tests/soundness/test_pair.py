@@ -284,17 +284,17 @@ def test_evidence_ever_reaches_its_level_with_probability_alpha():
             assert ever(evidence >= -math.log(alpha), inside).max() <= alpha
 
 
-LEADS = round(betting.LARGEST / betting.GRID)
+GRID_POINTS = round(betting.LARGEST / betting.GRID)
 
 
 @pytest.mark.parametrize(
     ("gate", "ruled_out", "expected"),
     [
-        (False, [True] * LEADS, None),
-        (True, [False] * LEADS, 0),
-        (True, [True, True, False, True, *[False] * (LEADS - 4)], 2 * betting.GRID),
-        (True, [False, *[True] * (LEADS - 1)], 0),
-        (True, [True] * LEADS, betting.LARGEST),
+        (False, [True] * GRID_POINTS, None),
+        (True, [False] * GRID_POINTS, 0),
+        (True, [True, True, False, True, *[False] * (GRID_POINTS - 4)], 2 * betting.GRID),
+        (True, [False, *[True] * (GRID_POINTS - 1)], 0),
+        (True, [True] * GRID_POINTS, betting.LARGEST),
     ],
 )
 def test_walk_ends_at_the_first_lead_that_is_not_ruled_out(monkeypatch, gate, ruled_out, expected):
@@ -309,5 +309,5 @@ def test_level_of_the_evidence(monkeypatch):
     enough = math.log(1000)
     for gate, leads, expected in ((enough + 1e-9, enough + 1e-9, 8), (enough - 1e-9, 99, None), (99, enough - 1e-9, 0)):
         monkeypatch.setattr(betting, "log_evidence_of_lead", lambda *_, value=gate: np.asarray(value))
-        monkeypatch.setattr(betting, "log_evidence_of_leads", lambda *_, value=leads: np.full(LEADS, value))
+        monkeypatch.setattr(betting, "log_evidence_of_leads", lambda *_, value=leads: np.full(GRID_POINTS, value))
         assert pair_lower_anytime(10, 0, 10, 0.001) == expected
