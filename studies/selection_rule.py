@@ -10,7 +10,6 @@ would certify at r = 0 (by ``pair``, with the recorded samples) when it selects 
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from adds.experiment import LEDGERS
-from adds.registry import Variant
-from adds.sampling.ledger import open_recorded
-from adds.sampling.replay import LOOK_EVERY, QUESTION, sequence
-from adds.sampling.stopping import SampleSize, Stop
+from adds.sampling.replay import LOOK_EVERY, QUESTION, Recorded, paper_size
 
 STEPS, LEADS, MOST, REPEATS = (4, 8, 16), (1, 2, 3, 4, 5, 6, 8), 1000, 50
 
@@ -37,12 +33,10 @@ class Image:
 
 def images_of(counts: pd.DataFrame, alpha: float) -> Iterator[Image]:
     """Replay the estimation of every image for the class that has most of its samples."""
-    ledgers = cache(lambda identity: open_recorded(LEDGERS, identity))
+    recorded, size = Recorded(LEDGERS), paper_size(QUESTION, alpha=alpha)
     for row in counts.itertuples():
-        both = np.add(row.counts_selection, row.counts_estimation)
-        found = [ledger.chunks(row.number, row.pixels, "estimation") for ledger in ledgers(row.identity)]
-        classes = sequence((chunk for chunks in found for chunk in chunks), Variant(row.method, row.votes))
-        rule = SampleSize(MOST, 10_000, alpha, Stop([QUESTION])).estimation_rule(int(both.argmax()), row.sigma)
+        both, classes = np.add(row.counts_selection, row.counts_estimation), recorded(row, "estimation")
+        rule = size.estimation_rule(int(both.argmax()), row.sigma)
         reason, n = None, 0
         while reason is None and n < len(classes):
             n += LOOK_EVERY
