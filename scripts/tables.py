@@ -36,7 +36,7 @@ def main(certified: pd.DataFrame, paper: pd.DataFrame | None, folder: Path, para
         write_note(mark + NO_LABELS, stem=folder / "clean_accuracy")
     for name, (right, right_by_paper, what) in rights.items():
         table = accuracy_table(right, shown)
-        note = f"Percent of {images} images {what}; with exact binomial 95% intervals; best in bold."
+        note = f"Percent of {images} images {what}. Exact binomial 95% intervals; best in bold."
         if paper is not None:
             table = beside_paper(table, accuracy_table(right_by_paper, by_paper), paper[[*SETTING, name]])
             note += (
