@@ -82,7 +82,7 @@ def estimate(experiment: Experiment, counts: pd.DataFrame | None = None) -> pd.D
     grid = schedule.respaced(evenly_spaced(diffusion["steps"], len(schedule)))
     each = operations_of({"diffusion": diffusion, "classifier": config["classifier"]})
     measured = measured_seconds(pd.DataFrame() if counts is None else counts)
-    samples = experiment.images * (sampling["n"] + (0 if experiment.asks_label else sampling["n0"]))
+    samples = experiment.images * (experiment.n0 + sampling["n"])
     blank = torch.zeros(1, 1, 1)
     rows = []
     for setting in experiment.settings():
