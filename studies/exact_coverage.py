@@ -26,14 +26,16 @@ Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 SAMPLES, ALPHAS, POINTS = (12, 20, 30, 50, 80), (0.2, 0.05, 0.01, 0.001), 161
+FEW_SAMPLES = 50
+"""Up to how many samples outcomes of four classes are enumerated."""
 HORIZON, STEPS = 60, (0, 1, 25, 50, 100)
 
 
 @dataclass(frozen=True)
 class Rest:
-    """What falls neither on A nor on the other class: its least probability, and over how many classes it is spread.
+    """What falls neither on A nor on the most probable other class: its least probability, and whose it is.
 
-    ``rivals`` share it evenly; 0 stands for so many that none of them is ever the runner-up.
+    ``rivals`` classes have the same probability; 0 stands for so many that none of them is ever the runner-up.
     """
 
     title: str
@@ -41,10 +43,11 @@ class Rest:
     rivals: int
 
 
-ANY = Rest("any", 0.0, 0)
-ONE_RIVAL = Rest("0.1 or more, one class", 0.1, 1)
-TWO_RIVALS = Rest("0.1 or more, two classes", 0.1, 2)
-RESTS = (ANY, Rest("0.1 or more, many classes", 0.1, 0), ONE_RIVAL, TWO_RIVALS)
+ANY = Rest("any rest", 0.0, 0)
+MANY_RIVALS = Rest("rest of many classes", 0.1, 0)
+ONE_RIVAL = Rest("of one class", 0.1, 1)
+TWO_RIVALS = Rest("of one or two", 0.1, 2)
+RESTS = (ANY, MANY_RIVALS, ONE_RIVAL, TWO_RIVALS)
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ def images(lead: float, rest: Rest, points: int) -> Array:
         other = 1 - p - rest.rivals * q
         ahead = np.stack([p, other, *[q] * rest.rivals], axis=1)[(other >= 0) & (other < q)]
         found = np.concatenate([behind, ahead])
-    enough: Array = found[found[:, 2:].sum(axis=1) >= rest.least]
+    others = found[:, 1] if rest.rivals == 0 else found[:, 1:].max(axis=1)
+    enough: Array = found[1 - found[:, 0] - others >= rest.least]
     return enough
 
 
@@ -158,34 +162,37 @@ def worst_sequential(evidence: Array, alpha: float, rest: Rest, lead: float, *, 
     return Worst(float(found.max()), lead, tuple(classes[found.argmax()].tolist()))
 
 
-def _row(samples: int, alpha: float, rest: Rest, worst: Worst) -> str:
+def _header(first: str, rests: tuple[Rest, ...]) -> Iterator[str]:
+    columns = [first, "alpha", *(rest.title for rest in rests), "worst at a lead of", "and probabilities"]
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+
+
+def _row(first: str, alpha: float, cases: list[Worst | None]) -> str:
+    worst = max((case for case in cases if case is not None), key=lambda case: case.probability)
+    errors = ["" if case is None else f"{case.probability / alpha:.4f}" for case in cases]
     shares = ", ".join(f"{share:.3f}" for share in worst.classes)
-    return (
-        f"| {samples} | {alpha:g} | {rest.title} | {worst.probability:.6f} | {worst.probability / alpha:.4f} "
-        f"| {worst.lead:.3f} | {shares} |"
-    )
+    return f"| {' | '.join([first, f'{alpha:g}', *errors, f'{worst.lead:.3f}', shares])} |"
 
 
 def fixed_lines() -> Iterator[str]:
-    """Yield the Markdown table of fixed mode, a line as soon as it is known."""
-    yield "| n | alpha | rest | worst error | of alpha | at a lead of | and class probabilities |"
-    yield "|---|---|---|---|---|---|---|"
+    """Yield the Markdown table of fixed mode, a line as soon as it is known: worst errors as shares of alpha."""
+    yield from _header("n", RESTS)
     for n in SAMPLES:
         for alpha in ALPHAS:
-            for rest in RESTS if n <= 50 else RESTS[:3]:
-                yield _row(n, alpha, rest, worst_fixed(n, alpha, rest, points=POINTS))
+            known = RESTS if n <= FEW_SAMPLES else RESTS[:-1]
+            cases = [worst_fixed(n, alpha, rest, points=POINTS) if rest in known else None for rest in RESTS]
+            yield _row(str(n), alpha, cases)
 
 
 def sequential_lines() -> Iterator[str]:
-    """Yield the Markdown table of sequential mode, a line as soon as it is known."""
-    yield "| up to n | alpha | rest | worst error | of alpha | against a lead of | at class probabilities |"
-    yield "|---|---|---|---|---|---|---|"
+    """Yield the Markdown table of sequential mode, a line as soon as it is known: worst errors as shares of alpha."""
+    rests = (ANY, MANY_RIVALS, ONE_RIVAL)
+    yield from _header("lead ruled out", rests)
     for step, evidence in zip(STEPS, evidence_of_counts(HORIZON, STEPS), strict=True):
-        for alpha in ALPHAS[:-1]:
-            for rest in (ANY, ONE_RIVAL):
-                worst = worst_sequential(evidence, alpha, rest, step * GRID, points=POINTS)
-                if worst.classes:
-                    yield _row(HORIZON, alpha, rest, worst)
+        for alpha in ALPHAS:
+            cases = [worst_sequential(evidence, alpha, rest, step * GRID, points=POINTS) for rest in rests]
+            yield _row(f"{step * GRID:g}", alpha, [case if case.classes else None for case in cases])
 
 
 if __name__ == "__main__":
