@@ -95,7 +95,7 @@ def images(lead: float, rest: Rest, points: int) -> Array:
         ahead = np.stack([p, other, *[q] * rest.rivals], axis=1)[(other >= 0) & (other < q)]
         found = np.concatenate([behind, ahead])
     others = found[:, 1] if rest.rivals == 0 else found[:, 1:].max(axis=1)
-    enough: Array = found[1 - found[:, 0] - others >= rest.least]
+    enough: Array = found[1 - found[:, 0] - others >= rest.least - 1e-9]
     return enough
 
 

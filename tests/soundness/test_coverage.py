@@ -78,6 +78,7 @@ def test_exact_tables_ask_about_images_with_the_lead_they_say(rest):
         classes = exact_coverage.images(lead, rest, 100)
         others = classes[:, 1] if rest.rivals == 0 else classes[:, 1:].max(axis=1)
         assert len(classes) > 3
-        assert (1 - classes[:, 0] - others).min() >= rest.least
+        assert (1 - classes[:, 0] - others).min() >= rest.least - 1e-6
+        assert rest.least > 0 or len(classes) == 100
         np.testing.assert_allclose(classes.sum(axis=1), 1)
         np.testing.assert_allclose(stats.norm.ppf(classes[:, 0]) - stats.norm.ppf(others), lead, atol=1e-9)
