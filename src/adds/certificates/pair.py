@@ -220,8 +220,8 @@ class _Outcome:
 
     @property
     def _reach(self) -> float:
-        """How many standard deviations have all but a hundred thousandth of alpha on one side."""
-        return math.sqrt(2 * math.log(1e5 / self.alpha))
+        """How many standard deviations have all but a hundred thousandth of alpha on one side, and at least 6."""
+        return max(6.0, math.sqrt(2 * math.log(1e5 / self.alpha)))
 
     @cached_property
     def _log_choices(self) -> Array:
