@@ -46,7 +46,7 @@ class Rest:
 ANY = Rest("any rest", 0.0, 0)
 MANY_RIVALS = Rest("rest of many classes", 0.1, 0)
 ONE_RIVAL = Rest("of one class", 0.1, 1)
-TWO_RIVALS = Rest("of one or two", 0.1, 2)
+TWO_RIVALS = Rest("of two", 0.1, 2)
 RESTS = (ANY, MANY_RIVALS, ONE_RIVAL, TWO_RIVALS)
 
 
