@@ -121,7 +121,7 @@ METHODS = _by_name(
     Method(
         "adds",
         "ADDS",
-        counts="aa546cfcf47d7552",
+        counts="d6a92d8d2cfb86c6",
         colour="#D55E00",
         takes_votes=True,
         guided=True,
@@ -129,7 +129,7 @@ METHODS = _by_name(
     Method(
         "adds_oneshot",
         "ADDS w/o unguided denoising",
-        counts="4c1af3fe30c10498",
+        counts="3f390dcf8ff8ba12",
         colour="#009E73",
         dashes=(2.5, 1),
         guided=True,
