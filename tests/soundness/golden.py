@@ -54,7 +54,7 @@ def ballots_of(name: str) -> list[object]:
     method, pipeline = METHODS[name], world()
     picture = Picture.of(np.array([[[0.6, 0.45], [0.2, 0.9]]], np.float32), number=3)
     choices = [{key: value} for key, values in method.options.items() for value in values] or [{}]
-    found: list[object] = [SLIVER, MIN_STD] if method.guided else []
+    found: list[object] = []
     for sigma in SIGMAS:
         for votes in (1, 5) if method.takes_votes else (1,):
             for options in choices:
@@ -64,7 +64,7 @@ def ballots_of(name: str) -> list[object]:
                     contained = {key: classes.tolist() for key, classes in chunk.contained.items()}
                     found += [chunk.ballots.tolist(), contained, round(chunk.budget_share, 4)]
                     found += [majority(chunk.ballots[:, :cast]).tolist() for cast in (2, 3, 4, 5) if cast <= votes]
-    return found
+    return [*found, SLIVER, MIN_STD] if method.guided else found
 
 
 def radii_of(name: str) -> list[object]:

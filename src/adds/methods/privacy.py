@@ -28,7 +28,7 @@ ROUNDINGS = 40
 
 
 def held_back() -> float:
-    """Return the share of mu^2 that no coordinate spends: the sliver, less the rounding of the last scale to float32."""
+    """Return the share of mu^2 that no coordinate spends: the sliver, less the last scale's rounding to float32."""
     return SLIVER - 2.0**-22
 
 
