@@ -19,7 +19,7 @@ MIN_STD = 0.005
 """Noise below this doesn't count as noise: the rounding of a guided step could weigh too much against it.
 
 `covered_radius` has the bound. At this value, 3 x 256 x 256 images and 20 steps, the sliver pays for all rounding in
-every certificate with a radius of sigma / 1000 or more. (The noise of a 20-step grid is 0.14 and more.)
+every certificate with a radius of sigma / 1000 or more. (The nominal noise of a 20-step grid is 0.07 and more.)
 """
 
 

@@ -140,7 +140,7 @@ class Check:
 
 
 def _mean(errors: Errors) -> tuple[float, float]:
-    """Test the mean: n sum_i mean_i^2 is chi-squared, with a degree of freedom per coordinate i; shown is it per degree."""
+    """Test the mean: n sum_i mean_i^2 is chi-squared with a degree per coordinate i; shown is it per degree."""
     n, d = errors.values.shape
     statistic = float(n * np.square(errors.values.mean(axis=0)).sum())
     return statistic / d, float(stats.chi2.sf(statistic, d))
