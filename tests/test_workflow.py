@@ -415,7 +415,7 @@ def test_targets_that_only_tell_need_no_cores(finished, target):
 
 
 def test_the_audit_passes_on_the_demos_networks_and_fails_with_a_wrong_budget(rerun):
-    done = run(rerun, "audit")
+    done = run_in(rerun, *command(rerun, "audit"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"\| 1.0 +\| independence +\| +-?\d+\.\d+ \| +\S+ \| ok \|", done.stdout)
     assert "sigma 0.5: 400 trajectories x 64 coordinates, 100.00% of the budget charged" in done.stdout
@@ -423,7 +423,7 @@ def test_the_audit_passes_on_the_demos_networks_and_fails_with_a_wrong_budget(re
     script = rerun / "scripts/audit.py"
     broken = "import adds.methods.privacy\n\nadds.methods.privacy.squared_budget = lambda sigma: 1 / sigma**2\n"
     script.write_text(script.read_text().replace("import logging\n", f"import logging\n{broken}", 1))
-    done = run(rerun, "audit")
+    done = run_in(rerun, *command(rerun, "audit", sigmas=[0.5]))
     assert done.returncode != 0
     assert "FAILED: variance at sigma 0.5" in done.stdout
 
