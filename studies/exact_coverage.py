@@ -25,12 +25,29 @@ from adds.certificates.pair import pair_lower
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-RIVALS = (0, 1, 2)
-"""Over how many classes the rest is spread evenly; 0 stands for so many that none is ever the runner-up."""
-REST = ("many classes", "one class", "two classes")
-
 SAMPLES, ALPHAS, POINTS = (12, 20, 30, 50, 80), (0.2, 0.05, 0.01, 0.001), 161
+FEW_SAMPLES = 50
+"""Up to how many samples outcomes of four classes are enumerated."""
 HORIZON, STEPS = 60, (0, 1, 25, 50, 100)
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What falls neither on A nor on the most probable other class: its least probability, and whose it is.
+
+    ``rivals`` classes have the same probability; 0 stands for so many that none of them is ever the runner-up.
+    """
+
+    title: str
+    least: float
+    rivals: int
+
+
+ANY = Rest("any rest", 0.0, 0)
+MANY_RIVALS = Rest("rest of many classes", 0.1, 0)
+ONE_RIVAL = Rest("of one class", 0.1, 1)
+TWO_RIVALS = Rest("of two", 0.1, 2)
+RESTS = (ANY, MANY_RIVALS, ONE_RIVAL, TWO_RIVALS)
 
 
 @dataclass(frozen=True)
@@ -62,20 +79,24 @@ def outcomes(n: int, classes: int) -> Counts:
     return np.concatenate(ways)
 
 
-def images(lead: float, rivals: int, points: int) -> Array:
+def images(lead: float, rest: Rest, points: int) -> Array:
     """Return class probabilities of images with that lead: A's, another class's, the rest's ([images, classes]).
 
-    With rivals among the rest, either they or the other class may be the most probable.
+    With rivals in the rest, either they or the other class may be the most probable.
     """
     u = -lead / 2 - 5 * np.linspace(0, 1, points) ** 2
     p, q = ndtr(u + lead), ndtr(u)
-    rest = np.maximum(1 - p - q, 0.0)
-    if rivals == 0:
-        return np.stack([p, q, rest], axis=1)
-    behind = np.stack([p, q, *[rest / rivals] * rivals], axis=1)[rest <= rivals * q]
-    left = 1 - p - rivals * q
-    ahead = np.stack([p, left, *[q] * rivals], axis=1)[(left >= 0) & (left < q)]
-    return np.concatenate([behind, ahead])
+    left = np.maximum(1 - p - q, 0.0)
+    if rest.rivals == 0:
+        found = np.stack([p, q, left], axis=1)
+    else:
+        behind = np.stack([p, q, *[left / rest.rivals] * rest.rivals], axis=1)[left <= rest.rivals * q]
+        other = 1 - p - rest.rivals * q
+        ahead = np.stack([p, other, *[q] * rest.rivals], axis=1)[(other >= 0) & (other < q)]
+        found = np.concatenate([behind, ahead])
+    others = found[:, 1] if rest.rivals == 0 else found[:, 1:].max(axis=1)
+    enough: Array = found[1 - found[:, 0] - others >= rest.least - 1e-9]
+    return enough
 
 
 def _probability(ways: Counts, classes: Array) -> Array:
@@ -84,16 +105,16 @@ def _probability(ways: Counts, classes: Array) -> Array:
     return np.asarray(np.exp(np.log(np.maximum(classes, 1e-300)) @ ways.T + choices).sum(axis=1))
 
 
-def worst_fixed(n: int, alpha: float, rivals: int, *, points: int) -> Worst:
+def worst_fixed(n: int, alpha: float, rest: Rest, *, points: int) -> Worst:
     """Return the worst case at fixed n, over all leads and ``points`` values of u for each."""
-    ways = outcomes(n, 3 if rivals == 0 else 2 + rivals)
-    runner_up = ways[:, 1] if rivals == 0 else ways[:, 1:].max(axis=1)
+    ways = outcomes(n, 2 + max(rest.rivals, 1))
+    runner_up = ways[:, 1] if rest.rivals == 0 else ways[:, 1:].max(axis=1)
     certified = certified_leads(n, alpha)[ways[:, 0], runner_up]
     worst = Worst(0.0, 0.0, ())
     for lead in np.unique(certified[certified >= 0]):
-        classes = images(float(lead), rivals, points)
+        classes = images(float(lead), rest, points)
         found = _probability(ways[certified >= lead], classes)
-        if found.max() > worst.probability:
+        if found.max(initial=0) > worst.probability:
             worst = Worst(float(found.max()), float(lead), tuple(classes[found.argmax()].tolist()))
     return worst
 
@@ -123,54 +144,60 @@ def ever(ruled_out: NDArray[np.bool_], classes: Array) -> Array:
     return found
 
 
-def worst_sequential(evidence: Array, alpha: float, rivals: int, lead: float, *, points: int) -> Worst:
+def worst_sequential(evidence: Array, alpha: float, rest: Rest, lead: float, *, points: int) -> Worst:
     """Return the worst case for the evidence against that lead ([n, a, b]) of ever reaching 1 / alpha.
 
     A certificate above the true lead needs the evidence against the first lead of the grid at or above the true one
     to have reached 1 / alpha. Images that have just that lead are the worst.
     """
-    if rivals == 1:
+    if rest.rivals == 1:
         n, a, b = np.indices(evidence.shape)
         evidence = evidence[n, a, np.maximum(b, n - a - b)]
-    elif rivals != 0:
-        raise ValueError(f"rivals is {rivals}: counts of three classes at most are followed")
-    classes = images(lead, rivals, points)
+    elif rest.rivals > 1:
+        raise ValueError(f"rivals is {rest.rivals}: the counts of three classes are followed, not of more")
+    classes = images(lead, rest, points)
     found = ever(evidence >= -math.log(alpha), classes)
+    if not len(found):
+        return Worst(0.0, lead, ())
     return Worst(float(found.max()), lead, tuple(classes[found.argmax()].tolist()))
 
 
-def _row(first: object, alpha: float, rivals: int, worst: Worst) -> str:
+def _header(first: str, rests: tuple[Rest, ...]) -> Iterator[str]:
+    columns = [first, "alpha", *(rest.title for rest in rests), "worst at a lead of", "and probabilities"]
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+
+
+def _row(first: str, alpha: float, cases: list[Worst | None]) -> str:
+    worst = max((case for case in cases if case is not None), key=lambda case: case.probability)
+    errors = ["" if case is None else f"{case.probability / alpha:.4f}" for case in cases]
     shares = ", ".join(f"{share:.3f}" for share in worst.classes)
-    return (
-        f"| {first} | {alpha:g} | {REST[rivals]} | {worst.probability:.6f} | {worst.probability / alpha:.4f} "
-        f"| {worst.lead:.3f} | {shares} |"
-    )
+    return f"| {' | '.join([first, f'{alpha:g}', *errors, f'{worst.lead:.3f}', shares])} |"
 
 
 def fixed_lines() -> Iterator[str]:
-    """Yield the Markdown table of fixed mode, a line as soon as it is known."""
-    yield "| n | alpha | the rest is | worst error | of alpha | lead | class probabilities |"
-    yield "|---|---|---|---|---|---|---|"
+    """Yield the Markdown table of fixed mode, a line as soon as it is known: worst errors as shares of alpha."""
+    yield from _header("n", RESTS)
     for n in SAMPLES:
         for alpha in ALPHAS:
-            for rivals in RIVALS if n <= 50 else RIVALS[:2]:
-                yield _row(n, alpha, rivals, worst_fixed(n, alpha, rivals, points=POINTS))
+            known = RESTS if n <= FEW_SAMPLES else RESTS[:-1]
+            cases = [worst_fixed(n, alpha, rest, points=POINTS) if rest in known else None for rest in RESTS]
+            yield _row(str(n), alpha, cases)
 
 
 def sequential_lines() -> Iterator[str]:
-    """Yield the Markdown table of sequential mode, a line as soon as it is known."""
-    yield "| up to n | alpha | the rest is | worst error | of alpha | lead | class probabilities |"
-    yield "|---|---|---|---|---|---|---|"
+    """Yield the Markdown table of sequential mode, a line as soon as it is known: worst errors as shares of alpha."""
+    rests = (ANY, MANY_RIVALS, ONE_RIVAL)
+    yield from _header("lead ruled out", rests)
     for step, evidence in zip(STEPS, evidence_of_counts(HORIZON, STEPS), strict=True):
-        for alpha in ALPHAS[:-1]:
-            for rivals in RIVALS[:2]:
-                worst = worst_sequential(evidence, alpha, rivals, step * GRID, points=POINTS)
-                yield _row(HORIZON, alpha, rivals, worst)
+        for alpha in ALPHAS:
+            cases = [worst_sequential(evidence, alpha, rest, step * GRID, points=POINTS) for rest in rests]
+            yield _row(f"{step * GRID:g}", alpha, [case if case.classes else None for case in cases])
 
 
 if __name__ == "__main__":
     argparse.ArgumentParser(description=__doc__).parse_args()
     for table in (fixed_lines, sequential_lines):
-        for text in table():
-            print(text, flush=True)
+        for line in table():
+            print(line, flush=True)
         print()

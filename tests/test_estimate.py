@@ -191,8 +191,8 @@ def test_the_papers_tables_are_expected_to_cost_a_fraction(monkeypatch):
     expected = int(re.search(r"Expected: (\d+) hours", text)[1])
     assert 120 < expected < 320
     assert "| a fixed run of 10,000 samples | 5,392 |" in text
-    assert "of which 3.0 for loading networks: 180 jobs of 25 images, 60 s each" in text
-    assert float(re.search(r"images_per_job: (\d+) would do", text)[1]) <= 25
+    assert "of which 7.5 for loading networks: 450 jobs of 10 images, 60 s each" in text
+    assert float(re.search(r"images_per_job: (\d+) would do", text)[1]) <= 10
     assert start_up(sequential(images_per_job=1)) == pytest.approx(75)
 
 

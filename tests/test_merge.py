@@ -110,6 +110,11 @@ def test_counts_without_selection_are_a_label_runs_and_no_others(folder, counts)
     folder.refuses(selected, "this configuration wants 8 + 100 (sequential)", sampling=by_label)
 
 
+@pytest.mark.parametrize("stopped", ["cap", "raised cap"])
+def test_a_cap_that_is_another_configurations_is_refused(folder, counts, stopped):
+    folder.refuses(counts.assign(stopped=stopped), f"has 8 + 16 samples ({stopped})", sampling=SEQUENTIAL)
+
+
 def test_counts_that_do_not_add_up_are_refused(folder, counts):
     counts.at[0, "counts_estimation"] = [SIZE.n + 1, *[0] * (len(counts.at[0, "counts_estimation"]) - 1)]
     folder.refuses(counts, "the estimation counts of", "don't add up")

@@ -331,6 +331,11 @@ class Experiment:
         return asks_label(self.config["sampling"])
 
     @property
+    def n0(self) -> int:
+        """How many samples select a class, at most: none where the label is what is asked about."""
+        return 0 if self.asks_label else int(self.config["sampling"]["n0"])
+
+    @property
     def partial(self) -> bool:
         """Whether tables are made of what is there, and nothing is run."""
         return bool(self.config["partial"])
@@ -618,7 +623,7 @@ class Experiment:
         """Return the numbers of samples and the level, as captions tell them."""
         sampling = self.config["sampling"]
         most = "at most " if sampling["mode"] == "sequential" else ""
-        return {"n0": sampling["n0"], "n": sampling["n"], "alpha": sampling["alpha"], "at_most": most}
+        return {"n0": self.n0, "n": sampling["n"], "alpha": sampling["alpha"], "at_most": most}
 
     def identity_file(self, setting: Setting) -> str:
         """Return the name of a file that is new where what makes a setting's counts is, below the results.
@@ -644,7 +649,8 @@ class Experiment:
             "experiment": self.name,
             "settings": [{**entry, "leads": self.leads(found)} for found, entry in self._entries()],
             "shards": {shard.name: len(shard) for shard in self.shards()},
-            **{key: sampling[key] for key in ("mode", "n0", "n")},
+            "n0": self.n0,
+            **{key: sampling[key] for key in ("mode", "n")},
         }
 
 

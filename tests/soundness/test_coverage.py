@@ -61,8 +61,8 @@ def test_exact_tables(monkeypatch):
     """What is summed is probability 1 in all, and what is followed from sample to sample has the same distribution."""
     monkeypatch.setattr(exact_coverage, "SAMPLES", (8,))
     monkeypatch.setattr(exact_coverage, "HORIZON", 6)
-    assert len([*exact_coverage.fixed_lines()]) == 2 + len(exact_coverage.ALPHAS) * 3
-    assert len([*exact_coverage.sequential_lines()]) == 2 + len(exact_coverage.STEPS) * 3 * 2
+    assert len([*exact_coverage.fixed_lines()]) == 2 + len(exact_coverage.ALPHAS)
+    assert len([*exact_coverage.sequential_lines()]) == 2 + len(exact_coverage.STEPS) * len(exact_coverage.ALPHAS)
     classes = np.array([[0.5, 0.2, 0.3], [0.1, 0.1, 0.8]])
     np.testing.assert_allclose(exact_coverage._probability(exact_coverage.outcomes(8, 3), classes), 1)
     only = np.zeros((9, 9, 9), dtype=bool)
@@ -72,10 +72,13 @@ def test_exact_tables(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("rivals", exact_coverage.RIVALS)
-def test_exact_tables_ask_about_images_with_the_lead_they_say(rivals):
-    for lead in (0.0, 0.5, 1.5):
-        classes = exact_coverage.images(lead, rivals, 50)
-        others = classes[:, 1] if rivals == 0 else classes[:, 1:].max(axis=1)
+@pytest.mark.parametrize("rest", exact_coverage.RESTS, ids=lambda rest: rest.title)
+def test_exact_tables_ask_about_images_with_the_lead_they_say(rest):
+    for lead in (0.0, 0.5, 1.0):
+        classes = exact_coverage.images(lead, rest, 100)
+        others = classes[:, 1] if rest.rivals == 0 else classes[:, 1:].max(axis=1)
+        assert len(classes) > 3
+        assert (1 - classes[:, 0] - others).min() >= rest.least - 1e-6
+        assert rest.least > 0 or len(classes) == 100
         np.testing.assert_allclose(classes.sum(axis=1), 1)
         np.testing.assert_allclose(stats.norm.ppf(classes[:, 0]) - stats.norm.ppf(others), lead, atol=1e-9)

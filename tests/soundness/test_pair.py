@@ -8,7 +8,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 from scipy.special import ndtr, ndtri
-from studies.exact_coverage import RIVALS, ever, evidence_of_counts, images, worst_fixed, worst_sequential
+from studies.exact_coverage import (
+    ANY,
+    ONE_RIVAL,
+    RESTS,
+    ever,
+    evidence_of_counts,
+    images,
+    worst_fixed,
+    worst_sequential,
+)
 
 from adds.certificates import betting
 from adds.certificates.betting import log_evidence_of_lead, log_evidence_of_leads, pair_lower_anytime
@@ -119,8 +128,9 @@ def test_order_grows_with_a_and_falls_with_b(case, step):
 
 @pytest.mark.parametrize(("n", "alpha"), [(12, 0.2), (20, 0.05), (33, 0.01)])
 def test_order_and_thresholds(n, alpha):
+    """Also for outcomes that don't pass the gate themselves: what comes above them has to."""
     everything, orders = np.arange(n + 1), brute_force.orders(n, alpha)
-    for a, b in sample_of(n, alpha, 40):
+    for a, b in [*sample_of(n, alpha, 40), (n // 3, n // 3), (n // 2, n // 2 - 1)]:
         outcome, expected = _Outcome(a, b, n, alpha), brute_force.as_much(a, b, n, alpha)
         assert outcome.order == pytest.approx(orders[a, b], abs=1e-9)
         found = everything[:, None] >= outcome.thresholds(everything)
@@ -166,6 +176,15 @@ def test_confidence_set_is_one_sided_in_both(case, delta):
     assert right == pytest.approx(min(ndtri(q_high), -delta / 2), abs=1e-7)
 
 
+@given(counts(most=10**6))
+def test_set_and_outcomes_share_alpha(case):
+    """Where the truth is outside the set, and where the outcomes were improbable: together no more than alpha."""
+    a, b, n, alpha = case
+    outcome = _Outcome(a, b, n, alpha)
+    assert outcome.beta == brute_force.SHARE_OF_THE_SET * alpha
+    assert (1 - 1e-8) * (alpha - outcome.beta) < outcome.level < alpha - outcome.beta
+
+
 @pytest.mark.parametrize(("n", "alpha"), [(12, 0.2), (20, 0.05), (30, 0.01), (40, 0.05)])
 def test_never_above_the_exact_bound(n, alpha):
     for a, b in sample_of(n, alpha, 15):
@@ -180,7 +199,7 @@ def test_never_above_the_exact_bound(n, alpha):
 @pytest.mark.parametrize("n", [12, 20, 30])
 def test_false_certificates_summed_over_all_outcomes(n, alpha):
     """At most alpha for every lead, every share of the rest, and however many classes the rest is."""
-    worst = [worst_fixed(n, alpha, rivals, points=41) for rivals in RIVALS]
+    worst = [worst_fixed(n, alpha, rest, points=61) for rest in RESTS]
     assert max(case.probability for case in worst) <= alpha, worst
     assert worst[0].probability > 0.99 * alpha, "a bound far from alpha would leave room for mistakes"
 
@@ -194,7 +213,7 @@ SOME = (0, 9, 49, 99, 199, 399)
 
 def no_more_than(delta):
     """Class probabilities of A, the runner-up and others with leads of at most delta: the border, and inside of it."""
-    border = images(delta, 0, 61)
+    border = images(delta, ANY, 61)
     less = [border * [share, 1, 1] + border[:, :1] * [0, 0, 1 - share] for share in (0, 0.5, 0.95)]
     return np.concatenate([border, *less, np.eye(3)[1:]])
 
@@ -277,8 +296,8 @@ def test_evidence_ever_reaches_its_level_with_probability_alpha():
     horizon, steps = 30, (0, 1, 25, 75)
     for step, evidence in zip(steps, evidence_of_counts(horizon, steps), strict=True):
         for alpha in (0.2, 0.05):
-            for rivals in (0, 1):
-                worst = worst_sequential(evidence, alpha, rivals, step * betting.GRID, points=25)
+            for rest in (ANY, ONE_RIVAL):
+                worst = worst_sequential(evidence, alpha, rest, step * betting.GRID, points=25)
                 assert worst.probability <= alpha, worst
             inside = no_more_than(step * betting.GRID)
             assert ever(evidence >= -math.log(alpha), inside).max() <= alpha

@@ -201,12 +201,12 @@ class _Outcome:
     def probability(self, p: Array, q: Array) -> Array:
         """Return at least the probability of the outcomes at (p, q), as a sum over b.
 
-        Below about 6 standard deviations of b its whole probability is added; above 3.5 the rest's times the last
-        conditional probability, which falls with b.
+        Far below the mean of b (6 standard deviations, at alpha = 0.001) its whole probability is added; above 3.5 the
+        rest's times the last conditional probability, which falls with b.
         """
         n = self.trials
         spread = np.sqrt(n * q * (1 - q))
-        first = np.floor(np.clip(n * q - 6 * spread - 3, 0, n)).astype(int)
+        first = np.floor(np.clip(n * q - self._reach * spread - 3, 0, n)).astype(int)
         last = np.ceil(np.clip(n * q + 3.5 * spread + 8, 0, n)).astype(int)
         b = np.minimum(first[:, None] + np.arange((last - first).max() + 1), last[:, None])
         once = np.arange(b.shape[1]) <= (last - first)[:, None]
@@ -217,6 +217,11 @@ class _Outcome:
         inside = (np.where(once, np.exp(log_mass), 0.0) * upper).sum(axis=1)
         below = np.where(first > 0, bdtr(np.maximum(first, 1) - 1, n, q), 0.0)
         return np.asarray(inside + below + bdtrc(last, n, q) * upper[:, -1])
+
+    @property
+    def _reach(self) -> float:
+        """How many standard deviations have all but a hundred thousandth of alpha on one side, and at least 6."""
+        return max(6.0, math.sqrt(2 * math.log(1e5 / self.alpha)))
 
     @cached_property
     def _log_choices(self) -> Array:

@@ -5,7 +5,8 @@ memory, on torch's meta device), seconds from what has been measured or from a s
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from adds.models.unet import build_unet
 from adds.monitor.expected import expected_samples
 from adds.registry import in_order, title
 from adds.sampling.job import SETTING
+from adds.sampling.replay import PAPER_N, PAPER_N0
 from adds.sampling.stopping import LABEL_QUESTIONS, Certified, Question, SampleSize, Stop
 
 TERA = 1e12
@@ -82,7 +84,7 @@ def estimate(experiment: Experiment, counts: pd.DataFrame | None = None) -> pd.D
     grid = schedule.respaced(evenly_spaced(diffusion["steps"], len(schedule)))
     each = operations_of({"diffusion": diffusion, "classifier": config["classifier"]})
     measured = measured_seconds(pd.DataFrame() if counts is None else counts)
-    samples = experiment.images * (sampling["n"] + (0 if experiment.asks_label else sampling["n0"]))
+    samples = experiment.images * (experiment.n0 + sampling["n"])
     blank = torch.zeros(1, 1, 1)
     rows = []
     for setting in experiment.settings():
@@ -138,13 +140,22 @@ def better_job_size(experiment: Experiment, hours: float) -> int:
     return min(experiment.images, math.ceil(float(experiment.config["estimate"]["start_up"]) / per_job))
 
 
-QUESTIONS: Mapping[str, Sequence[Question]] = {
-    "the label: majority, and top": tuple(LABEL_QUESTIONS.values()),
-    "cohen at r = 0": (Certified("cohen", 0.0),),
-    "pair at r = 0": (Certified("pair", 0.0),),
-    "pair and cohen at r = 0": (Certified("pair", 0.0), Certified("cohen", 0.0)),
-}
-"""What else could be asked, for comparison."""
+@dataclass(frozen=True)
+class Offer:
+    """Something else that could be asked, with at most so many samples."""
+
+    name: str
+    questions: tuple[Question, ...]
+    most: int = PAPER_N
+
+
+OFFERS = (
+    Offer("the label: majority, and top", tuple(LABEL_QUESTIONS.values())),
+    Offer("the same with n = 2,000", tuple(LABEL_QUESTIONS.values()), most=2000),
+    Offer("cohen at r = 0", (Certified("cohen", 0.0),)),
+    Offer("pair at r = 0", (Certified("pair", 0.0),)),
+    Offer("pair and cohen at r = 0", (Certified("pair", 0.0), Certified("cohen", 0.0))),
+)
 
 
 def sequential_summary(experiment: Experiment, table: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame) -> str:
@@ -179,14 +190,13 @@ def sequential_summary(experiment: Experiment, table: pd.DataFrame, counts: pd.D
         + " / ".join(f"{budget * experiment.images / total:,.0f}" for budget in (10, 50, 100, 500))
         + " images (dataset.images). Leave out methods or sigmas by the table above.",
         "",
-        "| what could be asked (alpha and n as configured) | hours, expected | range |",
+        f"| what could be asked (alpha = {sampling['alpha']}, n = {PAPER_N:,}) | hours, expected | range |",
         "|---|---|---|",
     ]
-    for name, questions in QUESTIONS.items():
-        size = SampleSize(sampling["n0"], sampling["n"], sampling["alpha"], Stop(questions))
-        same = size.stop == asked.stop
-        found = hours if same else expected_hours(experiment, table, expected_samples(experiment, size, counts, paper))
-        lines.append(f"| {name} | {found.mean():,.0f} | {found.min():,.0f} to {found.max():,.0f} |")
+    for offer in OFFERS:
+        size = SampleSize(PAPER_N0, offer.most, sampling["alpha"], Stop(offer.questions))
+        found = expected_hours(experiment, table, expected_samples(experiment, size, counts, paper))
+        lines.append(f"| {offer.name} | {found.mean():,.0f} | {found.min():,.0f} to {found.max():,.0f} |")
     most = int(table["samples"].iloc[0] // experiment.images)
     lines.append(f"| a fixed run of {most:,} samples | {table['hours'].sum():,.0f} | |")
     return "\n".join(lines)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from adds.experiment import asks_label
 from adds.registry import METHODS, OPTIONS
-from adds.sampling.job import KEY, SETTING, whole_identity
+from adds.sampling.job import KEY, RAISED_CAP, SETTING, whole_identity
 
 COUNTED = {"label", "counts_selection", "counts_estimation", "n0", "n", "stopped", "budget_share"}
 COLUMNS = {*KEY, *COUNTED, "pixels", "identity", "device_kind"}
@@ -93,7 +93,8 @@ def _check_samples(counts: pd.DataFrame, sampling: Mapping[str, Any]) -> None:
         wrong = counts[(counts["n0"] != n0) | (counts["n"] != n) | (counts["stopped"] != "fixed")]
     else:
         selected = counts["n0"].between(1, n0) if not asks_label(sampling) else counts["n0"] == 0
-        wrong = counts[~selected | (counts["n"] > n) | (counts["stopped"] == "fixed")]
+        capped = counts["stopped"].isin(["cap", RAISED_CAP]) & (counts["n"] != n)
+        wrong = counts[~selected | (counts["n"] > n) | capped | (counts["stopped"] == "fixed")]
     if len(wrong):
         row = wrong.iloc[0]
         raise ForeignCountsError(
