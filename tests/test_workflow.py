@@ -414,6 +414,20 @@ def test_targets_that_only_tell_need_no_cores(finished, target):
     assert (finished / "results/digits/plan.json").stat().st_mtime_ns == before
 
 
+def test_the_audit_passes_on_the_demos_networks_and_fails_with_a_wrong_budget(rerun):
+    done = run_in(rerun, *command(rerun, "audit"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"\| 1.0 +\| independence +\| +-?\d+\.\d+ \| +\S+ \| ok \|", done.stdout)
+    assert "sigma 0.5: 400 trajectories x 64 coordinates, 100.00% of the budget charged" in done.stdout
+    assert "PASSED: every p-value" in done.stdout
+    script = rerun / "scripts/audit.py"
+    broken = "import adds.methods.privacy\n\nadds.methods.privacy.squared_budget = lambda sigma: 1 / sigma**2\n"
+    script.write_text(script.read_text().replace("import logging\n", f"import logging\n{broken}", 1))
+    done = run_in(rerun, *command(rerun, "audit", sigmas=[0.5]))
+    assert done.returncode != 0
+    assert "FAILED: variance at sigma 0.5" in done.stdout
+
+
 def test_why_names_the_key_that_differs(finished):
     done = run_in(finished, *command(finished, "why", "--nolock", guidance_scale={"0.5": 0.7}))
     assert "other guidance_scale 0.8 (now 0.7)" in done.stdout

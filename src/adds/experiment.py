@@ -496,6 +496,12 @@ class Experiment:
             "seed": self.config["seed"],
         }
 
+    def audit(self) -> dict[str, Any]:
+        """Return the parameters of the audit: a guidance scale for every sigma, none where no method is guided."""
+        guided = any(METHODS[name].guided for name in self.methods)
+        scales = {sigma: self.config["guidance_scale"][sigma] for sigma in self.sigmas} if guided else {}
+        return {"networks": self.networks(), "scales": scales, "seed": self.config["seed"]}
+
     def drawing_samples(self) -> dict[str, Any]:
         """Return the parameters of the images that the diffusion model makes from nothing."""
         return {

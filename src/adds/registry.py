@@ -121,7 +121,7 @@ METHODS = _by_name(
     Method(
         "adds",
         "ADDS",
-        counts="aa546cfcf47d7552",
+        counts="027bd9dc357d09b2",
         colour="#D55E00",
         takes_votes=True,
         guided=True,
@@ -129,7 +129,7 @@ METHODS = _by_name(
     Method(
         "adds_oneshot",
         "ADDS w/o unguided denoising",
-        counts="4c1af3fe30c10498",
+        counts="ce0d33a4d07ccbd1",
         colour="#009E73",
         dashes=(2.5, 1),
         guided=True,

@@ -17,6 +17,7 @@ from adds.data.images import Picture
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import Schedule, evenly_spaced
 from adds.methods.majority import majority
+from adds.methods.privacy import MIN_STD, SLIVER
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.registry import BOUNDS, METHODS
 from adds.sampling.sampler import Sampler
@@ -47,7 +48,8 @@ def world() -> Pipeline:
 def ballots_of(name: str) -> list[object]:
     """Everything that a method says of some samples, in both stages, with one vote and with five, for every option.
 
-    The vote's rule is a part of it: of two to four votes, some are tied.
+    The vote's rule is a part of it: of two to four votes, some are tied. So is what guided methods hold back of the
+    budget and don't count as noise, which no ballot here would show.
     """
     method, pipeline = METHODS[name], world()
     picture = Picture.of(np.array([[[0.6, 0.45], [0.2, 0.9]]], np.float32), number=3)
@@ -62,7 +64,7 @@ def ballots_of(name: str) -> list[object]:
                     contained = {key: classes.tolist() for key, classes in chunk.contained.items()}
                     found += [chunk.ballots.tolist(), contained, round(chunk.budget_share, 4)]
                     found += [majority(chunk.ballots[:, :cast]).tolist() for cast in (2, 3, 4, 5) if cast <= votes]
-    return found
+    return [*found, SLIVER, MIN_STD] if method.guided else found
 
 
 def radii_of(name: str) -> list[object]:

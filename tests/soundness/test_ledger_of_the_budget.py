@@ -56,7 +56,7 @@ def test_last_affordable_step_spends_exactly_the_rest():
     std = torch.ones(1, 1)
     assert float(privacy.spend(scale=0.8, coef_x0=1.0, std=std)) == pytest.approx(0.8)
     assert not bool(privacy.exhausted())
-    assert float(privacy.spend(scale=0.8, coef_x0=1.0, std=std)) == pytest.approx(0.6, rel=1e-5)
+    assert float(privacy.spend(scale=0.8, coef_x0=1.0, std=std)) == pytest.approx(0.6, rel=2 * SLIVER)
     assert bool(privacy.exhausted())
     assert float(privacy.budget) == 0
     assert float(privacy.spend(scale=0.8, coef_x0=1.0, std=std)) == 0
@@ -73,8 +73,7 @@ def test_a_step_without_noise_is_never_guided_and_costs_nothing():
 
 
 def test_noise_that_rounding_could_hide_does_not_count_as_noise():
-    """Below MIN_STD a coordinate isn't guided, however little it would cost."""
-    assert 1000 * torch.finfo(torch.float32).eps / 4 < MIN_STD  # well above the rounding of states of size 1
+    """Below MIN_STD a coordinate isn't guided, however little it would cost. `test_smoothing.py` has its bound."""
     privacy = PrivacyFilter(sigma=0.5, shape=(1, 2))
     std = torch.tensor([[0.9 * MIN_STD, 1.1 * MIN_STD]])
     used = privacy.spend(scale=1.0, coef_x0=1e-6, std=std)

@@ -1,4 +1,5 @@
 # What a run will do, costs, and was made by: `snakemake estimate` and `snakemake why` tell before it is begun.
+# `snakemake audit` tries to show that its certificates rest on sand.
 
 
 rule plan:
@@ -81,3 +82,25 @@ rule why:
         config=EXPERIMENT.config,
     script:
         "../../scripts/why.py"
+
+
+rule audit:
+    input:
+        images="<images>/images.csv",
+        pixels="<images>/images.npy",
+        diffusion="<diffusion>/weights",
+        classifier="<classifier>/weights",
+    log:
+        "<logs>/audit.log",
+    conda:
+        "../../envs/adds.yaml"
+    threads: 1
+    resources:
+        gpu=NEEDS["gpu"],
+        mem_mb=NEEDS["mem_mb"],
+        runtime=60,
+    params:
+        audit=EXPERIMENT.audit(),
+        machine=machine_of,
+    script:
+        "../../scripts/audit.py"

@@ -12,8 +12,13 @@ from adds.diffusion.schedule import Grid
 
 
 def reverse_step(*, x_t: Tensor, x0: Tensor, std: Tensor, normal: Tensor, grid: Grid, step: int) -> Tensor:
-    """Take one step: x_{t-1} = coef_x0 * x0 + coef_xt * x_t + std * N(0, I)."""
-    return float(grid.coef_x0[step]) * x0 + float(grid.coef_xt[step]) * x_t + std * normal
+    """Take one step: x_{t-1} = coef_x0 * x0 + coef_xt * x_t + std * N(0, I), computed as precisely as x0 is given.
+
+    The mean comes first and the noise last, and the sum is rounded once to the states' own precision. So all that is
+    done to mean + noise as a whole, both roundings of the sum included, is done to a sample of N(mean, std^2).
+    """
+    mean = float(grid.coef_x0[step]) * x0 + float(grid.coef_xt[step]) * x_t.to(x0.dtype)
+    return (mean + std.to(x0.dtype) * normal.to(x0.dtype)).to(x_t.dtype)
 
 
 @dataclass(frozen=True)

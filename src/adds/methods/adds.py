@@ -60,9 +60,12 @@ def guide(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise, obser
     x0 <- x0 + s (x - x0), with the scale s that Algorithm 1 allows each coordinate, and take the step. A
     trajectory leaves when every coordinate has spent its budget. Step 0 adds no noise, so guiding it would
     cost infinitely much: whoever still has budget there keeps it.
+
+    Whatever the networks compute in, states and noise are float32, and the image enters in float64: the guided mean is
+    off by float64's rounding only, which `covered_radius` bounds.
     """
     denoiser, grid = pipeline.denoiser, pipeline.grid
-    image = to_model(query.image.to(denoiser.device))
+    image = to_model(query.image.to(denoiser.device).double())
     samples = samples.to(denoiser.device)
     x_t = noise.normal(tuple(image.shape), samples=samples, timestep=len(denoiser.schedule))
     states = torch.empty_like(x_t)
@@ -75,9 +78,10 @@ def guide(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise, obser
         spent_before[active] = filter_.spent_shares()
         scale = filter_.spend(scale=query.guidance_scale, coef_x0=float(grid.coef_x0[step]), std=prediction.std)
         normal = noise.normal(tuple(image.shape), samples=samples[active], timestep=grid.timesteps[step])
+        x0 = prediction.x0.double()
         x_prev = reverse_step(
             x_t=x_t,
-            x0=prediction.x0 + scale * (image - prediction.x0),
+            x0=x0 + scale.double() * (image - x0),
             std=prediction.std,
             normal=normal,
             grid=grid,

@@ -9,10 +9,13 @@ from adds.models.pipeline import Pipeline
 
 
 def noised(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Tensor:
-    """Return x + N(0, sigma^2 I) in the model's units, where x is 2x - 1 and the noise 2 sigma."""
-    image = query.image.to(pipeline.denoiser.device)
+    """Return x + N(0, sigma^2 I) in the model's units, where x is 2x - 1 and the noise 2 sigma.
+
+    It is computed in float64 and rounded once, so that the rounding is done to the noisy image, not to the image.
+    """
+    image = query.image.to(pipeline.denoiser.device).double()
     normal = noise.normal(tuple(image.shape), samples=samples, timestep=len(pipeline.denoiser.schedule))
-    return to_model(image) + model_sigma(query.sigma) * normal
+    return (to_model(image) + model_sigma(query.sigma) * normal.double()).to(normal.dtype)
 
 
 def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
