@@ -2,75 +2,71 @@
 
     python -m studies.selection_rule results/EXPERIMENT
 
-It replays a finished fixed run. Selection is drawn again, many times, from the shares of all of an image's samples;
-estimation is replayed from the ledger for the class that most samples fell on. A rule loses an image that this class
-would certify at r = 0 (by ``pair``, with the recorded samples) when it selects another one.
+Images are those of a finished run, with the shares of all their samples as probabilities. Selection is drawn from
+these, many times. A rule loses an image when it selects another class than the top one, although 10,000 estimation
+samples of the top class would certify it at r = 0 (evidence by ``pair`` at the shares).
 """
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import bdtrc
 
-from adds.experiment import LEDGERS
-from adds.sampling.replay import LOOK_EVERY, QUESTION, Recorded, paper_size
+from adds.certificates.betting import log_evidence_of_lead
+from adds.sampling.replay import PAPER_N, PAPER_N0
 
-STEPS, LEADS, MOST, REPEATS = (4, 8, 16), (1, 2, 3, 4, 5, 6, 8), 1000, 50
+Shares = NDArray[np.float64]
+Ends = Callable[[int, int], bool]
+"""Tells from the first two counts whether selection ends."""
 
-
-@dataclass(frozen=True)
-class Image:
-    """One image in one setting: its classes' shares, and whether and after how many samples it was certified."""
-
-    shares: NDArray[np.float64]
-    certified: bool
-    estimation: int
+STEPS, LEADS, LEVELS, REPEATS = (8, 16), (4, 5, 6, 7, 8, 12), (0.02, 0.01, 0.005, 0.002), 50
 
 
-def images_of(counts: pd.DataFrame, alpha: float) -> Iterator[Image]:
-    """Replay the estimation of every image for the class that has most of its samples."""
-    recorded, size = Recorded(LEDGERS), paper_size(QUESTION, alpha=alpha)
-    for row in counts.itertuples():
-        both, classes = np.add(row.counts_selection, row.counts_estimation), recorded(row, "estimation")
-        rule = size.estimation_rule(int(both.argmax()), row.sigma)
-        reason, n = None, 0
-        while reason is None and n < len(classes):
-            n += LOOK_EVERY
-            reason = rule(np.bincount(classes[:n], minlength=len(both)))
-        yield Image(both / both.sum(), reason == "answered", min(n, len(classes)))
+def rules() -> Iterator[tuple[str, Ends]]:
+    """Yield the rules: a lead of so many samples, or a difference at a nominal level (one-sided sign test)."""
+    for lead in LEADS:
+        yield f"lead of {lead}", lambda first, second, lead=lead: first - second >= lead
+    for level in LEVELS:
+        yield (
+            f"level of {level}",
+            lambda first, second, level=level: bool(bdtrc(first - 1, first + second, 0.5) <= level),
+        )
 
 
-def select(shares: NDArray[np.float64], *, step: int, lead: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Draw in steps until a class leads by so many; return the class and the samples."""
+def select(shares: Shares, ends: Ends, *, step: int, rng: np.random.Generator) -> tuple[int, int]:
+    """Draw in steps until the rule ends it; return the class and the samples."""
     counts = np.zeros(len(shares), dtype=np.int64)
     while True:
         counts += rng.multinomial(step, shares)
-        second, first = np.sort(counts)[-2:]
-        if first - second >= lead or counts.sum() >= MOST:
+        second, first = (int(count) for count in np.sort(counts)[-2:])
+        if ends(first, second) or counts.sum() >= PAPER_N0:
             return int(counts.argmax()), int(counts.sum())
 
 
-def lines(images: list[Image]) -> Iterator[str]:
+def certifiable(shares: Shares, alpha: float) -> bool:
+    """Tell whether 10,000 samples with just these shares are evidence enough that the top class leads."""
+    second, first = np.round(PAPER_N * np.sort(shares)[-2:])
+    return bool(log_evidence_of_lead(first, second) >= -np.log(alpha))
+
+
+def lines(images: list[Shares], alpha: float) -> Iterator[str]:
     """Yield the Markdown table of all rules."""
-    certified = [image for image in images if image.certified]
-    yield f"{len(images)} images and settings, of which {len(certified)} can be certified; {REPEATS} selections each."
+    wanted = np.array([certifiable(shares, alpha) for shares in images])
+    top = np.array([[shares.argmax()] for shares in images])
+    yield f"{len(images)} images and settings, of which {wanted.sum()} can be certified; {REPEATS} selections each."
     yield ""
-    yield "| step | lead | selection samples | of images that can be certified | lost of these, percent |"
-    yield "|---|---|---|---|---|"
+    yield "| step | ends at a | selection samples | lost of what can be certified, percent |"
+    yield "|---|---|---|---|"
     for step in STEPS:
-        for lead in LEADS:
+        for name, ends in rules():
             rng = np.random.default_rng(0)
-            found = [[select(image.shares, step=step, lead=lead, rng=rng) for _ in range(REPEATS)] for image in images]
-            samples = np.array([[n for _, n in repeats] for repeats in found])
-            chosen = np.array([[winner for winner, _ in repeats] for repeats in found])
-            right = chosen == np.array([[image.shares.argmax()] for image in images])
-            of_interest = np.array([image.certified for image in images])
-            lost = 100 * (1 - right[of_interest].mean())
-            yield f"| {step} | {lead} | {samples.mean():.1f} | {samples[of_interest].mean():.1f} | {lost:.2f} |"
+            found = np.array([[select(shares, ends, step=step, rng=rng) for _ in range(REPEATS)] for shares in images])
+            lost = 100 * (found[wanted, :, 0] != top[wanted]).mean()
+            yield f"| {step} | {name} | {found[:, :, 1].mean():.1f} | {lost:.2f} |"
 
 
 if __name__ == "__main__":
@@ -78,5 +74,7 @@ if __name__ == "__main__":
     parser.add_argument("results", type=Path)
     parser.add_argument("--alpha", type=float, default=0.001)
     chosen = parser.parse_args()
-    for line in lines(list(images_of(pd.read_parquet(chosen.results / "counts.parquet"), chosen.alpha))):
+    counts = pd.read_parquet(chosen.results / "counts.parquet")
+    both = [np.add(row.counts_selection, row.counts_estimation) for row in counts.itertuples()]
+    for line in lines([found / found.sum() for found in both], chosen.alpha):
         print(line, flush=True)

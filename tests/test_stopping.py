@@ -107,8 +107,8 @@ def test_cap():
 def test_selection_stops_when_a_class_leads():
     size = SampleSize(n0=1000, n=100, alpha=ALPHA, stop=Stop(ask("pair")))
     rule = size.selection_rule()
-    assert rule(counts(6, 2, 0)) is None
-    assert rule(counts(7, 2, 0)) == "answered"
+    assert rule(counts(8, 2, 0)) is None
+    assert rule(counts(9, 2, 0)) == "answered"
     assert rule(counts(500, 500, 0)) == "cap"
     assert (size.selection_look(32), size.selection_look(4)) == (8, 4)
     fixed = SampleSize(n0=1000, n=100)
