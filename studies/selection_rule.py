@@ -26,15 +26,20 @@ Ends = Callable[[int, int], bool]
 STEPS, LEADS, LEVELS, REPEATS = (8, 16), (4, 5, 6, 7, 8, 12), (0.02, 0.01, 0.005, 0.002), 50
 
 
-def rules() -> Iterator[tuple[str, Ends]]:
-    """Yield the rules: a lead of so many samples, or a difference at a nominal level (one-sided sign test)."""
-    for lead in LEADS:
-        yield f"lead of {lead}", lambda first, second, lead=lead: first - second >= lead
-    for level in LEVELS:
-        yield (
-            f"level of {level}",
-            lambda first, second, level=level: bool(bdtrc(first - 1, first + second, 0.5) <= level),
-        )
+def leads_by(lead: int) -> Ends:
+    """Return the rule that waits for a lead of so many samples."""
+    return lambda first, second: first - second >= lead
+
+
+def differs_at(level: float) -> Ends:
+    """Return the rule that waits for a difference at a nominal level (one-sided sign test)."""
+    return lambda first, second: bool(bdtrc(first - 1, first + second, 0.5) <= level)
+
+
+def rules() -> dict[str, Ends]:
+    """Return all rules that are compared."""
+    found = {f"lead of {lead}": leads_by(lead) for lead in LEADS}
+    return found | {f"level of {level}": differs_at(level) for level in LEVELS}
 
 
 def select(shares: Shares, ends: Ends, *, step: int, rng: np.random.Generator) -> tuple[int, int]:
@@ -62,7 +67,7 @@ def lines(images: list[Shares], alpha: float) -> Iterator[str]:
     yield "| step | ends at a | selection samples | lost of what can be certified, percent |"
     yield "|---|---|---|---|"
     for step in STEPS:
-        for name, ends in rules():
+        for name, ends in rules().items():
             rng = np.random.default_rng(0)
             found = np.array([[select(shares, ends, step=step, rng=rng) for _ in range(REPEATS)] for shares in images])
             lost = 100 * (found[wanted, :, 0] != top[wanted]).mean()
