@@ -59,12 +59,14 @@ ALPHA = 0.001
 N0, N = 90, 990
 """Samples that certify."""
 INSIDE = 0.95
-BEYOND = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
+BEYOND = (1.25, 1.5, 2.0, 2.5, 3.25, 4.5, 8.0)
 """Multiples of the certified radius."""
-SCREENING, CONFIRMING = 180, 540
+SCREENING, SCREENING_BEYOND, CONFIRMING = 180, 90, 450
 """Samples that look for a change of class after an attack, and fresh ones that confirm it."""
 CERTIFYING_SEED, ATTACK_SEED, SCREENING_SEED, CONFIRMING_SEED = 0, 1, 2, 3
 BARE_RADII = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+STRIDE = 67
+"""From one image to the next, modulo the 180 that results rest on: any number of them is spread over all."""
 GRADIENTS_FROM = 7
 """The network passes gradients at this step of the grid and all less noisy ones."""
 
@@ -84,12 +86,12 @@ EFFORT = {
     "bare": Effort(restarts=4, steps=20, draws=1),
     "rs": Effort(restarts=4, steps=20, draws=64),
     "carlini": Effort(restarts=4, steps=20, draws=64),
-    "adds_oneshot": Effort(restarts=4, steps=8, draws=32),
-    "adds": Effort(restarts=4, steps=8, draws=32),
+    "adds_oneshot": Effort(restarts=4, steps=6, draws=32),
+    "adds": Effort(restarts=4, steps=6, draws=32),
 }
 """Chosen on digits that no result rests on."""
-WARM_RESTARTS, WARM_STEPS = 2, 5
-"""Beyond the certified radius the most successful attacks of the last radius are carried on."""
+WARM_RESTARTS, WARM_STEPS = 2, 4
+"""Beyond the certified radius the most successful attacks of another radius are carried on."""
 
 
 # The smoothed classifiers, with gradients
@@ -125,9 +127,7 @@ class GradientDenoiser(Denoiser):
 def differentiable(pipeline: Pipeline, gradients_from: int = GRADIENTS_FROM) -> Pipeline:
     """Return the same networks in a pipeline that gradients can pass."""
     plain, classes = pipeline.denoiser, pipeline.classifier.classes
-    denoiser = GradientDenoiser(
-        plain.network, plain.schedule, device=plain.device, timestep_scale=plain.timestep_scale
-    )
+    denoiser = GradientDenoiser(plain.network, plain.schedule, device=plain.device, timestep_scale=plain.timestep_scale)
     denoiser.batches, denoiser.gradients_from = Unbatched(1), gradients_from
     classifier = BatchedClassifier(pipeline.classifier.classifier, classes=classes)
     classifier.batches = Unbatched(1)
@@ -260,8 +260,9 @@ def attack(
     about: int,
     effort: Effort,
     first_sample: int,
+    screening: int,
 ) -> list[Attempt]:
-    """Descend from each start (a change and a rival) and screen where that ends."""
+    """Descend from each start (a change and a rival) and screen where that ends; the most successful come first."""
     attempts = []
     for change, rival in starts:
         found = descend(
@@ -274,7 +275,7 @@ def attack(
             effort=effort,
             first_sample=first_sample,
         )
-        counts = victim.count(image + found, seed=SCREENING_SEED, first=0, count=SCREENING)
+        counts = victim.count(image + found, seed=SCREENING_SEED, first=0, count=screening)
         attempts.append(Attempt(found, counts, rival))
     return sorted(attempts, key=lambda attempt: attempt.lead(about))
 
@@ -361,30 +362,48 @@ def inside_row(victim: Victim, image: Tensor, known: Known, attempts: Sequence[A
     }
 
 
+def broken_at(
+    victim: Victim, image: Tensor, known: Known, attempts: Sequence[Attempt], multiple: float
+) -> tuple[list[Attempt], dict[str, Any] | None]:
+    """Carry attempts on at a multiple of the certified radius; return where they end, and how the class changed."""
+    about, radius, effort = known.about, multiple * known.pair, replace(EFFORT[victim.name], steps=WARM_STEPS)
+    found = attack(
+        victim,
+        image,
+        [(attempt.change * (radius / attempt.change.norm()), None) for attempt in attempts[:WARM_RESTARTS]],
+        radius=radius,
+        about=about,
+        effort=effort,
+        first_sample=int(10_000 * multiple),
+        screening=SCREENING_BEYOND,
+    )
+    if not found[0].suspicious(about):
+        return found, None
+    counts, value = confirmed(victim, image, found[0], about)
+    if value > ALPHA:
+        return found, None
+    hit = int(counts[about]), CONFIRMING
+    return found, {
+        "broken": radius,
+        "becomes": found[0].other(about),
+        "p_value": value,
+        "steepness": steepness(known.hits, hit, distance=radius, sigma=victim.sigma),
+        "broken_too_steep": too_steep(known.hits, hit, distance=radius, sigma=victim.sigma),
+    }
+
+
 def beyond_row(victim: Victim, image: Tensor, known: Known, attempts: list[Attempt]) -> dict[str, Any]:
-    """Increase the radius until an attack is confirmed to change the class."""
-    about, effort = known.about, replace(EFFORT[victim.name], steps=WARM_STEPS)
-    tried = INSIDE
-    for multiple in BEYOND:
-        radius, tried = multiple * known.pair, multiple
-        starts = [(attempt.change * (radius / attempt.change.norm()), None) for attempt in attempts[:WARM_RESTARTS]]
-        first = 10_000 * BEYOND.index(multiple) + 10_000
-        attempts = attack(victim, image, starts, radius=radius, about=about, effort=effort, first_sample=first)
-        best = attempts[0]
-        if not best.suspicious(about):
-            continue
-        counts, value = confirmed(victim, image, best, about)
-        if value <= ALPHA:
-            hit = int(counts[about]), CONFIRMING
-            return {
-                "broken": radius,
-                "tried": radius,
-                "becomes": best.other(about),
-                "p_value": value,
-                "steepness": steepness(known.hits, hit, distance=radius, sigma=victim.sigma),
-                "broken_too_steep": too_steep(known.hits, hit, distance=radius, sigma=victim.sigma),
-            }
-    return {"broken": np.nan, "tried": tried * known.pair}
+    """Find the smallest multiple of the certified radius at which an attack changes the class, by bisection."""
+    row: dict[str, Any] = {"broken": np.nan, "tried": np.nan}
+    low, high = -1, len(BEYOND)
+    while high - low > 1:
+        middle = (low + high) // 2
+        found, change = broken_at(victim, image, known, attempts, BEYOND[middle])
+        if change is None:
+            low, attempts = middle, found
+        else:
+            high, attempts, row = middle, found, row | change
+    return row | {"tried": BEYOND[min(high, len(BEYOND) - 1)] * known.pair}
 
 
 def attacked(victim: Victim, picture: Picture, carried: Sequence[Tensor]) -> tuple[dict[str, Any], list[Tensor]]:
@@ -409,7 +428,7 @@ def attacked(victim: Victim, picture: Picture, carried: Sequence[Tensor]) -> tup
             image, known.counts, known.about, radius=radius, restarts=effort.restarts, carried=carried
         )
         attempts = attack(
-            victim, image, starts, radius=radius, about=known.about, effort=effort, first_sample=0
+            victim, image, starts, radius=radius, about=known.about, effort=effort, first_sample=0, screening=SCREENING
         )
         changes = [attempt.change for attempt in attempts]
         row |= inside_row(victim, image, known, attempts)
@@ -424,9 +443,9 @@ COLUMNS = (
 
 
 def spread(digits: Digits, count: int) -> list[Picture]:
-    """Return ``count`` of the test digits that results rest on, evenly spread over them."""
-    chosen = np.linspace(FOR_CHOICES, len(digits) - 1, count).round().astype(int)
-    return [pictured(digits, int(index)) for index in chosen]
+    """Return ``count`` of the test digits that results rest on, spread over them."""
+    reported = len(digits) - FOR_CHOICES
+    return [pictured(digits, FOR_CHOICES + place * STRIDE % reported) for place in range(count)]
 
 
 def pictured(digits: Digits, index: int) -> Picture:
@@ -449,10 +468,10 @@ def run(pictures: Sequence[Picture], file: Path) -> None:
             rows, carried = [], list[Tensor]()
             for name in ATTACKED:
                 victim = Victim(name, sigma, picture.number, weak, strong)
-                # Carlini's changes are where half of the attacks on guided methods start.
+                # The best changes of the denoised methods before are where half of the attacks on guided ones start.
                 row, changes = attacked(victim, picture, carried[:2] if METHODS[name].guided else ())
                 rows.append(row)
-                carried = changes if name == "carlini" else carried
+                carried = changes[:1] + carried[:1] if METHODS[name].guided else changes
                 print(" ".join(f"{key}={_short(value)}" for key, value in row.items()), flush=True)
             table = pd.DataFrame(rows, columns=COLUMNS)
             table.to_csv(file, mode="a", header=not file.exists(), index=False, float_format="%.5g")
