@@ -18,6 +18,7 @@ noisiest steps of the chain, through which the image's influence is weak and goe
 """
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -154,28 +155,28 @@ def logits(pipeline: Pipeline, name: str, query: Query, samples: Tensor, noise: 
 class Victim:
     """One method at one sigma and one image's noise: what is attacked.
 
-    ``weak`` passes gradients, ``strong`` is the library's own pipeline, which certifies and judges.
+    ``with_gradients`` passes gradients, ``library`` is the library's own pipeline, which certifies and judges.
     """
 
     name: str
     sigma: float
     number: int
-    weak: Pipeline
-    strong: Pipeline
+    with_gradients: Pipeline
+    library: Pipeline
 
     def logits(self, image: Tensor, samples: Tensor) -> Tensor:
         """Return the logits of samples with these numbers, of the attack's own noise."""
         noise = Noise(seed=ATTACK_SEED, stage="estimation", image=self.number, sigma=self.sigma)
-        return logits(self.weak, self.name, AnyImage(image, self.sigma), samples, noise)
+        return logits(self.with_gradients, self.name, AnyImage(image, self.sigma), samples, noise)
 
     def count(self, image: Tensor, *, seed: int, first: int, count: int) -> Counts:
         """Count the classes of samples, by the library's own code."""
         noise = Noise(seed=seed, stage="estimation", image=self.number, sigma=self.sigma)
         with torch.no_grad():
             ballots = method(self.name).vote(
-                self.strong, AnyImage(image, self.sigma), torch.arange(first, first + count), noise
+                self.library, AnyImage(image, self.sigma), torch.arange(first, first + count), noise
             )
-        return np.bincount(ballots.classes[:, 0].numpy(), minlength=self.strong.classifier.classes)
+        return np.bincount(ballots.classes[:, 0].numpy(), minlength=self.library.classifier.classes)
 
 
 # The attack
@@ -239,7 +240,7 @@ class Attempt:
     def suspicious(self, about: int) -> bool:
         """Tell whether another class may be ahead: it isn't two standard deviations behind."""
         a, b = int(self.counts[about]), int(self.counts[self.other(about)])
-        return a - b < 2 * np.sqrt(a + b)
+        return a - b < 2 * math.sqrt(a + b)
 
 
 def confirmed(victim: Victim, image: Tensor, attempt: Attempt, about: int) -> tuple[Counts, float]:
@@ -334,7 +335,7 @@ class Known:
 
 def certified(victim: Victim, picture: Picture) -> Known:
     """Certify an image by the library."""
-    sampler = Sampler(victim.name, victim.strong, victim.sigma, seed=CERTIFYING_SEED, chunk_size=90)
+    sampler = Sampler(victim.name, victim.library, victim.sigma, seed=CERTIFYING_SEED, chunk_size=90)
     selection = sampler.count(picture, stage="selection", limit=N0).counts
     estimation = sampler.count(picture, stage="estimation", limit=N).counts
     radii = {}
@@ -436,10 +437,12 @@ def attacked(victim: Victim, picture: Picture, carried: Sequence[Tensor]) -> tup
     return row | {"seconds": time.perf_counter() - started}, changes
 
 
-COLUMNS = (
-    "number label method sigma prediction cohen pair attacks suspects changes least_lead steepest too_steep broken tried "
-    "becomes p_value steepness broken_too_steep seconds"
-).split()
+COLUMNS = [
+    *("number", "label", "method", "sigma", "prediction", "cohen", "pair"),
+    *("attacks", "suspects", "changes", "least_lead", "steepest", "too_steep"),
+    *("broken", "tried", "becomes", "p_value", "steepness", "broken_too_steep", "seconds"),
+]
+"""What is known of the image; of attacks inside; of those beyond (``tried`` is the largest radius if none broke)."""
 
 
 def spread(digits: Digits, count: int) -> list[Picture]:
@@ -455,8 +458,8 @@ def pictured(digits: Digits, index: int) -> Picture:
 
 def run(pictures: Sequence[Picture], file: Path) -> None:
     """Attack every image by every method at every sigma, and append a row each; those on file are left out."""
-    strong = embedded_pipeline()
-    weak = differentiable(strong)
+    library = embedded_pipeline()
+    with_gradients = differentiable(library)
     done = set()
     if file.exists():
         on_file = pd.read_csv(file)
@@ -467,7 +470,7 @@ def run(pictures: Sequence[Picture], file: Path) -> None:
                 continue
             rows, carried = [], list[Tensor]()
             for name in ATTACKED:
-                victim = Victim(name, sigma, picture.number, weak, strong)
+                victim = Victim(name, sigma, picture.number, with_gradients, library)
                 # The best changes of the denoised methods before are where half of the attacks on guided ones start.
                 row, changes = attacked(victim, picture, carried[:2] if METHODS[name].guided else ())
                 rows.append(row)
@@ -486,11 +489,11 @@ def _short(value: Any) -> str:
 
 def bare_broken(digits: Digits, indices: Sequence[int], radius: float) -> int:
     """Count the images whose class the same attack changes at a radius where nothing is smoothed."""
-    strong = embedded_pipeline()
-    weak, effort, broken = differentiable(strong), EFFORT["bare"], 0
+    library = embedded_pipeline()
+    with_gradients, effort, broken = differentiable(library), EFFORT["bare"], 0
     for index in indices:
         image = torch.as_tensor(digits.images[index])
-        victim = Victim("bare", 1.0, 0, weak, strong)
+        victim = Victim("bare", 1.0, 0, with_gradients, library)
         clean = victim.logits(image, torch.arange(1))[0]
         about = int(clean.argmax())
         starts = first_starts(
@@ -517,12 +520,12 @@ def bare_broken(digits: Digits, indices: Sequence[int], radius: float) -> int:
 
 
 def table_lines(found: pd.DataFrame) -> Iterator[str]:
-    """Yield the Markdown table."""
+    """Yield the Markdown table, with medians over certified images; a radius is infinite where nothing broke one."""
     yield (
-        "| method | sigma | images certified | attacks inside | changes inside | broken beyond | certified radius, median "
-        "| broken radius, median | ratio, median | steepness inside, largest | at the broken radius, median |"
+        "| method | sigma | certified | attacks inside | changes inside | broken beyond | certified radius "
+        "| broken radius | ratio | steepness |"
     )
-    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for name in ATTACKED:
         for sigma, group in found[found["method"] == name].groupby("sigma"):
             part = group[group["pair"] > 0]
@@ -530,13 +533,28 @@ def table_lines(found: pd.DataFrame) -> Iterator[str]:
             yield (
                 f"| {METHODS[name].title} | {sigma} | {len(part)} of {len(group)} | {part['attacks'].sum():.0f} "
                 f"| {part['changes'].sum():.0f} | {part['broken'].notna().sum()} | {part['pair'].median():.2f} "
-                f"| {broken.median():.2f} | {(broken / part['pair']).median():.2f} | {part['steepest'].max():.2f} "
-                f"| {part['steepness'].median():.2f} |"
+                f"| {broken.median():.2f} | {(broken / part['pair']).median():.2f} | {part['steepness'].median():.2f} |"
             )
 
 
+def sums(found: pd.DataFrame) -> Iterator[str]:
+    """Yield what the text quotes."""
+    part = found[found["pair"] > 0]
+    ratio = part["broken"] / part["pair"]
+    steep = part["steepness"].dropna()
+    yield f"{found['number'].nunique()} images, {len(part)} certificates, {found['seconds'].sum() / 60:.0f} minutes"
+    yield (
+        f"inside: {part['attacks'].sum():.0f} attacks, {part['suspects'].sum():.0f} looked at again, "
+        f"{part['changes'].sum():.0f} changes, {part['too_steep'].sum():.0f} too steep"
+    )
+    yield f"beyond: {ratio.notna().sum()} broken, {part['broken_too_steep'].eq(True).sum()} too steep"
+    for multiple in BEYOND:
+        yield f"broken at {multiple} of the certified radius or less: {(ratio <= multiple + 1e-3).sum()}"
+    yield f"steepness: median {steep.median():.2f}, above 1/2 in {(steep > 0.5).sum()}, largest {steep.max():.2f}"
+
+
 def draw(found: pd.DataFrame) -> Figure:
-    """Draw the broken radius against the certified one, a panel per sigma; a triangle where nothing broke the image."""
+    """Draw the broken radius against the certified one, a panel per sigma; hollow where nothing broke the image."""
     import matplotlib.pyplot as plt
 
     sigmas = sorted(found["sigma"].unique())
@@ -591,7 +609,7 @@ def main() -> None:
     found = pd.read_csv(chosen.output)
     with look({"font_size": 9, "dpi": 150}):
         draw(found).savefig(chosen.figure, metadata={"Software": None})
-    for text in table_lines(found):
+    for text in (*table_lines(found), *sums(found)):
         print(text)
     reported = range(FOR_CHOICES, len(test))
     for radius in BARE_RADII:
