@@ -574,7 +574,7 @@ def draw(found: pd.DataFrame) -> Figure:
     sigmas = sorted(found["sigma"].unique())
     figure, axes = plt.subplots(1, len(sigmas), figsize=(TEXT_WIDTH, 2.9), sharex=True, sharey=True, squeeze=False)
     part = found[found["pair"] > 0]
-    low = 0.8 * float(part["pair"].min())
+    low, bottom = 0.8 * float(part["pair"].min()), 0.4 * float(part["tried"].min())
     high = 1.25 * float(part[["broken", "tried"]].max().max())
     marks = dict(zip(ATTACKED, "sDo^", strict=True))
     for axis, sigma in zip(axes[0], sigmas, strict=True):
@@ -583,8 +583,8 @@ def draw(found: pd.DataFrame) -> Figure:
         axis.fill_between(ends, low, ends, color=".93", linewidth=0)
         for multiple in (2, 4):
             axis.plot(ends, multiple * ends, color=".7", linewidth=0.7, linestyle=(0, (4, 3)), zorder=0)
-            axis.text(1.1 * low, 1.15 * multiple * low, f"{multiple}x", color=".45", fontsize=7, ha="left", va="bottom")
-        axis.text(0.97, 0.05, "certified", color=".45", ha="right", transform=axis.transAxes)
+            axis.text(1.3 * bottom / multiple, 1.1 * bottom, f"{multiple}x", color=".45", fontsize=7)
+        axis.text(0.97, 0.05, "certified", color=".45", fontsize=7, ha="right", transform=axis.transAxes)
         for name in ATTACKED:
             rows = part[(part["method"] == name) & (part["sigma"] == sigma)]
             colour = line(name, 1).colour
@@ -595,7 +595,7 @@ def draw(found: pd.DataFrame) -> Figure:
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.set_xlim(low, 1.3 * float(part["pair"].max()))
-        axis.set_ylim(low, high)
+        axis.set_ylim(bottom, high)
         axis.set_title(f"$\\sigma$ = {sigma:g}")
         axis.set_xlabel("Certified $\\ell_2$ radius")
         for scale in (axis.xaxis, axis.yaxis):
