@@ -2,12 +2,19 @@
 
 from pathlib import Path
 
+import pandas as pd
+
 from adds.experiment import Experiment
 from adds.machine.logs import configure_logging
-from adds.monitor.estimate import estimate, summary
+from adds.monitor.estimate import estimate, read_counts, sequential_summary, summary
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "estimate")
     experiment = Experiment.from_config(snakemake.params.config)
-    counts = sorted(Path(f"results/{experiment.name}/counts").glob("*/sigma*/votes*/*.parquet"))
-    print(summary(estimate(experiment, counts), experiment), flush=True)
+    counts = read_counts(sorted(Path(f"results/{experiment.name}/counts").glob("*/sigma*/votes*/*.parquet")))
+    table = estimate(experiment, counts)
+    print(summary(table, experiment), flush=True)
+    if experiment.config["sampling"]["mode"] == "sequential":
+        told = experiment.config["paper_tables"]
+        paper = pd.read_csv(told) if told else pd.DataFrame()
+        print(f"\n{sequential_summary(experiment, table, counts, paper)}", flush=True)

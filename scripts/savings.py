@@ -16,12 +16,12 @@ from adds.sampling.replay import replay_all
 
 def main(params: dict[str, Any], inputs: Any, output: Any) -> None:
     counts, certified = pd.read_parquet(inputs.counts), pd.read_parquet(inputs.certificates)
-    replayed = replay_all(counts, by_bound(certified, "two_sided"), params["ledgers"], alpha=params["alpha"])
+    replayed = replay_all(counts, by_bound(certified, "pair"), params["ledgers"], alpha=params["alpha"])
     table = saving_table(replayed)
     images = replayed["number"].nunique()
     note = (
         f"Evaluations of the paper's fixed n0 = 1,000 and n = 10,000 over those that sequential sampling needs to "
-        f"decide r = 0 (two_sided, same alpha), over {images} images. In brackets: images that the recorded "
+        f"decide r = 0 (pair, same alpha), over {images} images. In brackets: images that the recorded "
         "samples left open, which count at the full cost, and decisions that differ from this run's. "
         "Largest saving in bold."
     )

@@ -1,4 +1,4 @@
-"""Write the tables: certified accuracy at r = 0, clean accuracy, mean probability of the true class."""
+"""Write the paper's two tables: certified accuracy at r = 0, and clean accuracy."""
 
 from pathlib import Path
 from typing import Any
@@ -6,73 +6,44 @@ from typing import Any
 import pandas as pd
 
 from adds.machine.logs import configure_logging
-from adds.registry import in_order, title
-from adds.results.accuracy import accuracy_table, bounds_table, is_certified, paired_table, true_class_shares
+from adds.registry import LABEL
+from adds.results.accuracy import accuracy_table, is_certified
 from adds.results.certified import by_bound
-from adds.results.tables import accuracy_cells, beside_paper, bounds_cells, paired_cells, write, write_note
+from adds.results.tables import accuracy_cells, beside_paper, partial_mark, write, write_note
 from adds.sampling.job import SETTING
 
-
-def reference_of(shares: pd.DataFrame) -> tuple[str, int]:
-    """Carlini's method where it ran, else the first one."""
-    variants = in_order(zip(shares["method"], shares["votes"], strict=True))
-    return ("carlini", 1) if ("carlini", 1) in variants else variants[0]
-
-
-def partial_mark(certified: pd.DataFrame, partial_of: int | None) -> str:
-    """Say of tables of partial results how many images they rest on."""
-    if partial_of is None:
-        return ""
-    sizes = certified.groupby(SETTING).size()
-    return (
-        f"PARTIAL: cells rest on {sizes.min()} to {sizes.max()} of {partial_of} images, not the same everywhere, "
-        "and sequential sampling finishes easy ones first. "
-    )
+BY_LABEL = (
+    "as their label. Only the label was asked about: an image that isn't counted may be wrong or a close call, there "
+    "is no radius, and nobody could predict with it who doesn't know the label"
+)
+NO_LABELS = "The images have no labels: nobody can say how many are right."
 
 
-def main(
-    certified: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame | None, folder: Path, params: dict[str, Any]
-) -> None:
-    shown, partial_of = by_bound(certified, params["bound"]), params["partial_of"]
+def main(certified: pd.DataFrame, paper: pd.DataFrame | None, folder: Path, params: dict[str, Any]) -> None:
+    bound, partial_of = params["bound"], params["partial_of"]
+    shown = by_bound(certified, bound)
     images = "the" if partial_of is not None else shown["number"].nunique()
     mark, partial = partial_mark(shown, partial_of), partial_of is not None
+    by_paper = shown if bound == LABEL else by_bound(certified, "cohen")
     labelled = bool(shown["correct"].notna().all())
     unknown = "" if labelled else ", right or wrong (no labels)"
-    rights = {"certified_accuracy": (is_certified(shown), f"certified at r = 0 by bound {params['bound']}{unknown}")}
+    by = BY_LABEL if bound == LABEL else f"by bound {bound}{unknown}"
+    rights = {"certified_accuracy": (is_certified(shown), is_certified(by_paper), f"certified at r = 0 {by}")}
     if labelled:
-        rights["clean_accuracy"] = (shown["correct"], "right, abstentions not counted")
-    for name, (right, what) in rights.items():
+        what = "whose label has most of all samples, selection and estimation"
+        rights["clean_accuracy"] = (shown["top_correct"], by_paper["top_correct"], what)
+    else:
+        write_note(mark + NO_LABELS, stem=folder / "clean_accuracy")
+    for name, (right, right_by_paper, what) in rights.items():
         table = accuracy_table(right, shown)
-        note = f"Percent of {images} images {what}, with exact binomial 95% intervals; best in bold."
+        note = f"Percent of {images} images {what}. Exact binomial 95% intervals; best in bold."
         if paper is not None:
-            by_cohen = by_bound(certified, "cohen")
-            right_by_cohen = is_certified(by_cohen) if name == "certified_accuracy" else by_cohen["correct"]
-            table = beside_paper(table, accuracy_table(right_by_cohen, by_cohen), paper[[*SETTING, name]])
+            table = beside_paper(table, accuracy_table(right_by_paper, by_paper), paper[[*SETTING, name]])
             note += (
                 " In brackets the paper's value and our difference to it by the paper's bound; * marks one that "
                 f"is more than sampling {images} images explains (95%)."
             )
         write(table, accuracy_cells(table), value="accuracy", note=mark + note, partial=partial, stem=folder / name)
-    if labelled:
-        shares = true_class_shares(counts)
-        reference = reference_of(shares)
-        note = (
-            f"Mean probability (percent) of the true class over {images} images; in brackets the paired difference to "
-            f"{title(*reference)} with its 95% interval; best in bold."
-        )
-        table = paired_table(shares, reference)
-        stem = folder / "true_class_probability"
-        write(table, paired_cells(table), value="mean", note=mark + note, partial=partial, stem=stem)
-    else:
-        for name in ("clean_accuracy", "true_class_probability"):
-            write_note(mark + "The images have no labels: nobody can say how many are right.", stem=folder / name)
-    table = bounds_table(certified)
-    clean = "(in brackets clean accuracy, which no certified accuracy can exceed)" if labelled else "(no labels)"
-    note = (
-        f"Percent of {images} images certified at r = 0 from the same counts: bound cohen → bound two_sided {clean}; "
-        "best two_sided in bold."
-    )
-    write(table, bounds_cells(table), value="two_sided", note=mark + note, partial=partial, stem=folder / "bounds")
 
 
 if __name__ == "__main__":
@@ -80,7 +51,6 @@ if __name__ == "__main__":
     paper = snakemake.input.get("paper")
     main(
         pd.read_parquet(snakemake.input.certificates),
-        pd.read_parquet(snakemake.input.counts),
         pd.read_csv(paper) if paper else None,
         Path(snakemake.output.certified).parent,
         snakemake.params.tables,

@@ -65,11 +65,42 @@ def paper(**changes):
         ({"sampling": {"mode": "sequential", "n": 6}}, "sampling.n is 6"),
         ({"sampling": {"mode": "sequential", "alpha": 0.4}}, "sampling.alpha is 0.4: sequential sampling needs"),
         (
-            {"sampling": {"mode": "sequential", "n": 50, "stop": {"radii": [9.0]}}},
-            "sampling.stop.radii is [9.0]: with n = 50 and alpha = 0.05 no radius above",
+            {"sampling": {"mode": "sequential", "n": 50, "stop": {"questions": [{"bound": "pair", "radius": 9.0}]}}},
+            "sampling.stop.questions.0.radius is 9.0: with n = 50 and alpha = 0.05 no radius above",
         ),
-        ({"sampling": {"stop": {"rule": "hope"}}}, 'sampling.stop.rule is "hope": choose from radii, tolerance'),
-        ({"bound": "best"}, "bound: there is no 'best'; choose from cohen, two_sided"),
+        (
+            {"sampling": {"stop": {"bound": "two_sided"}}},
+            "sampling.stop.bound: there is no such key any more: write questions, as in sampling.stop.questions: [{",
+        ),
+        (
+            {"sampling": {"mode": "sequential", "stop": {"questions": [{"bound": "two_sided", "radius": 0.0}]}}},
+            "sampling.stop.questions.0.bound is two_sided, which has given way to a better bound: write pair",
+        ),
+        ({"bound": "two_sided"}, "bound is two_sided, which has given way to a better bound: write pair"),
+        (
+            {"sampling": {"mode": "sequential", "stop": {"questions": [{"label": "majority", "radius": 0.0}]}}},
+            'questions.0 is {"label": "majority", "radius": 0.0}: it needs bound and radius, or label alone',
+        ),
+        (
+            {
+                "bound": "label",
+                "sampling": {
+                    "mode": "sequential",
+                    "stop": {"questions": [{"label": "top"}, {"bound": "pair", "radius": 0.0}]},
+                },
+            },
+            "sampling.stop.questions ask about labels and about bounds: a run asks either",
+        ),
+        (
+            {"sampling": {"mode": "sequential", "stop": {"questions": [{"label": "top"}]}}},
+            "bound is cohen: it must be label where sampling.stop.questions ask about labels, and only there",
+        ),
+        ({"bound": "label"}, "bound is label: it must be label where sampling.stop.questions ask about labels"),
+        (
+            {"sampling": {"mode": "sequential", "n": 50, "stop": {"at_least": 51}}},
+            "sampling.stop.at_least is 51: there are at most n = 50",
+        ),
+        ({"bound": "best"}, "bound: there is no 'best'; choose from cohen, pair, label"),
         ({"diffusion": {"steps": 7}}, "diffusion.steps is 7: it must divide diffusion.timesteps, 1000"),
         ({"dataset": {"images": 401}}, "dataset.images is 401: dataset.list, config/digits.csv, has 400"),
         ({"dataset": {"images": 0}}, "dataset.images is 0: it must be at least 1"),
@@ -200,7 +231,7 @@ def test_the_smallest_n_is_the_certificates_own(alpha):
     """Snakemake's process has no scipy: the same number by a formula, for the weaker of the two bounds."""
     for mode in ("fixed", "sequential"):
         assert least_n(alpha, sequential=mode == "sequential") == max(
-            least_certifying_n(alpha, mode=mode, bound=bound) for bound in ("cohen", "two_sided")
+            least_certifying_n(alpha, mode=mode, bound=bound) for bound in ("cohen", "pair")
         )
 
 

@@ -19,10 +19,11 @@ from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.weights import describe_model, sha256_of
 from adds.monitor.ledgers import differences, families, main, unused, why
 from adds.registry import Variant
+from adds.results.certified import certificates
 from adds.sampling.job import refuse_to_draw, run_job, whole_identity
 from adds.sampling.ledger import FamilyLedgers, Ledger, open_recorded, read_header
 from adds.sampling.sampler import Sampler
-from adds.sampling.stopping import SampleSize, Stop
+from adds.sampling.stopping import LABEL_QUESTIONS, Certified, SampleSize, Stop
 from tests.conftest import GaussianWorld, sign_of_first_coordinate
 from tests.test_experiment import digits
 
@@ -190,11 +191,74 @@ def test_more_votes_than_are_on_record_are_drawn(ran):
 
 
 def test_sequential_sampling_reads_what_a_fixed_run_drew(ran, schedule, tmp_path):
-    size = SampleSize(n0=8, n=24, alpha=0.05, stop=Stop(radii=[0.0]))
+    size = SampleSize(n0=8, n=24, alpha=0.05, stop=Stop([Certified("pair", 0.0)]))
     alone = Jobs(schedule, tmp_path / "alone")(images_of(0, 1, 2, 3), size=size)
     before = len(ran.drawn)
     pd.testing.assert_frame_equal(ran(images_of(0, 1, 2, 3), size=size), alone)
     assert {sample for _, _, sample in ran.drawn[before:]} <= set(range(16, 24))
+
+
+def by_label(n, question="majority"):
+    return SampleSize(n0=8, n=n, alpha=0.05, stop=Stop([LABEL_QUESTIONS[question]], futility=0.0))
+
+
+def verdicts(counts):
+    table = certificates(counts.assign(seconds=0.0), alpha=0.05, mode="sequential", bounds=["label"])
+    return table.set_index("number")
+
+
+HARD = SampleSize(n0=8, n=16, alpha=0.05, stop=Stop([LABEL_QUESTIONS["majority"]], at_least=16, futility=0.0))
+"""Draws all 16 samples of every image."""
+
+
+def test_a_run_that_asks_about_labels_selects_nothing(jobs):
+    counts = jobs(images_of(0, 1, 2, 3), size=HARD)
+    assert {stage for _, stage, _ in jobs.drawn} == {"estimation"}
+    assert (counts["n0"] == 0).all()
+    assert set(counts["stopped"]) <= {"answered", "cap"}
+    found = verdicts(counts)
+    assert (found["prediction"] == found["label"]).all()
+    assert (found["radius"] == 0).all()
+    with pytest.raises(ValueError, match="has no label, and"):
+        jobs(images_of(5, label=None), size=HARD)
+
+
+def test_a_cap_that_was_raised_has_the_evidence_only(jobs, monkeypatch):
+    """What was looked at with one cap must not be tested at another as if nobody had."""
+    images = images_of(0, 1, 2, 3)
+    open_ = by_label(16)
+    monkeypatch.setattr(LABEL_QUESTIONS["majority"].__class__, "answer", lambda *_: None)
+    assert set(jobs(images, size=open_)["stopped"]) == {"cap"}
+    assert set(jobs(images, size=open_)["stopped"]) == {"cap"}, "again, from the ledger"
+    raised = jobs(images, size=by_label(24))
+    assert set(raised["stopped"]) == {"raised cap"}
+    lowered = jobs(images, size=by_label(8))
+    assert set(lowered["stopped"]) == {"raised cap"}, "a smaller one may have been chosen by looking as well"
+    assert set(jobs(images, Variant("adds", 1), size=open_)["stopped"]) == {"cap"}, "the family's cap is one"
+
+
+def test_the_caps_own_test_is_for_caps_that_were_fixed(jobs):
+    """13 of 16 pass Clopper and Pearson's test at alpha / 2 = 0.025, and the evidence doesn't reach 40."""
+    counts = jobs(images_of(0), size=HARD).assign(counts_estimation=[[13, 3]])
+    assert not verdicts(counts.assign(stopped="cap"))["abstained"].any()
+    for stopped in ("raised cap", "futile", "answered"):
+        assert verdicts(counts.assign(stopped=stopped))["abstained"].all()
+
+
+def test_samples_that_nobody_capped_have_no_cap(ran):
+    """A fixed run's samples were looked at before the cap was written down."""
+    assert set(ran(images_of(0, 1), size=replace(HARD, n=24, stop=replace(HARD.stop, at_least=24)))["stopped"]) <= {
+        "answered",
+        "raised cap",
+    }
+
+
+def test_a_killed_run_keeps_its_cap(jobs):
+    images = images_of(0, 1, 2)
+    whole = jobs(images, size=HARD)
+    kept = jobs.files()[0].read_bytes().splitlines(keepends=True)
+    jobs.files()[0].write_bytes(b"".join(kept[:2]))
+    pd.testing.assert_frame_equal(jobs(images, size=HARD), whole)
 
 
 def test_other_pixels_under_the_same_number_are_drawn_anew(ran, schedule, tmp_path):

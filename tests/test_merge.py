@@ -24,6 +24,7 @@ IDENTITIES = [
 
 
 SAMPLING = {"mode": "fixed", "n0": SIZE.n0, "n": SIZE.n}
+SEQUENTIAL = {"mode": "sequential", "n0": 8, "n": 100, "stop": {"questions": [{"bound": "pair", "radius": 0.0}]}}
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def in_file(counts, name):
     [
         ({**SAMPLING, "n": 1000}, "has 8 + 16 samples (fixed), this configuration wants 8 + 1000 (fixed)"),
         ({**SAMPLING, "n0": 4}, "this configuration wants 4 + 16 (fixed)"),
-        ({"mode": "sequential", "n0": 8, "n": 16}, "this configuration wants 8 + 16 (sequential)"),
+        ({**SEQUENTIAL, "n": 16}, "this configuration wants 8 + 16 (sequential)"),
     ],
 )
 @pytest.mark.parametrize("partial", [False, True])
@@ -95,8 +96,23 @@ def test_other_numbers_of_samples_are_refused(folder, counts, sampling, told, pa
 
 
 def test_sequential_counts_may_be_fewer_than_asked_for(folder, counts):
-    sampling = {"mode": "sequential", "n0": 8, "n": 100}
-    assert len(folder.merge(counts.assign(stopped="decided"), sampling=sampling)) == len(counts)
+    stopped = counts.assign(stopped="answered")
+    assert len(folder.merge(stopped, sampling=SEQUENTIAL)) == len(counts)
+
+
+def test_counts_without_selection_are_a_label_runs_and_no_others(folder, counts):
+    """A class that was never selected must not be certified as if it had been, or a label's counts by a bound."""
+    by_label = {**SEQUENTIAL, "stop": {"questions": [{"label": "majority"}]}}
+    selected = counts.assign(stopped="answered")
+    asked = selected.assign(n0=0, counts_selection=[[0] * len(row) for row in counts["counts_selection"]])
+    assert len(folder.merge(asked, sampling=by_label)) == len(counts)
+    folder.refuses(asked, "this configuration wants 8 + 100 (sequential)", sampling=SEQUENTIAL)
+    folder.refuses(selected, "this configuration wants 8 + 100 (sequential)", sampling=by_label)
+
+
+@pytest.mark.parametrize("stopped", ["cap", "raised cap"])
+def test_a_cap_that_is_another_configurations_is_refused(folder, counts, stopped):
+    folder.refuses(counts.assign(stopped=stopped), f"has 8 + 16 samples ({stopped})", sampling=SEQUENTIAL)
 
 
 def test_counts_that_do_not_add_up_are_refused(folder, counts):
@@ -262,14 +278,14 @@ def test_labels_may_be_missing(folder, unlabelled):
     images = images_of(4, 5, label=pd.NA).table
     merged = folder.merge(unlabelled.assign(file="rs.parquet"), images=images, identities=IDENTITIES[2:])
     assert merged["label"].isna().all()
-    certified = certificates(merged, alpha=0.05, mode="fixed", bounds=["cohen", "two_sided"])
+    certified = certificates(merged, alpha=0.05, mode="fixed", bounds=["cohen", "pair"])
     assert certified["correct"].isna().all()
     assert certified["label"].isna().all()
     assert certified["prediction"].tolist() == [1, 0] * 2
 
 
 def test_what_is_certified_counts_where_nobody_knows_what_is_right(unlabelled):
-    certified = certificates(unlabelled, alpha=0.05, mode="fixed", bounds=["two_sided"])
+    certified = certificates(unlabelled, alpha=0.05, mode="fixed", bounds=["pair"])
     assert certified["abstained"].tolist() == [False, True]
     assert is_certified(certified).tolist() == [True, False]
     assert is_certified(certified, radius=10.0).tolist() == [False, False]
@@ -279,14 +295,14 @@ def test_what_is_certified_counts_where_nobody_knows_what_is_right(unlabelled):
 
 @pytest.mark.parametrize(("labels", "right"), [([1, 0], [True, True]), ([0, 0], [False, True])])
 def test_labels_say_what_is_right(unlabelled, labels, right):
-    certified = certificates(unlabelled.assign(label=labels), alpha=0.05, mode="fixed", bounds=["two_sided"])
+    certified = certificates(unlabelled.assign(label=labels), alpha=0.05, mode="fixed", bounds=["pair"])
     assert certified["correct"].dtype == bool
     assert certified["correct"].tolist() == right
     assert is_certified(certified).tolist() == [right[0], False]
 
 
 def test_counts_that_were_looked_at_need_bounds_for_it(unlabelled):
-    stopped = unlabelled.assign(stopped="decided")
+    stopped = unlabelled.assign(stopped="answered")
     with pytest.raises(ValueError, match="sampled sequentially: they can't be certified with mode 'fixed'"):
         certificates(stopped, alpha=0.05, mode="fixed", bounds=["cohen"])
     assert len(certificates(stopped, alpha=0.05, mode="sequential", bounds=["cohen"])) == 2

@@ -4,22 +4,23 @@ import torch
 
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.noise import SHARED, Noise
+from adds.diffusion.reverse import Continuations
 from adds.methods import adds, adds_oneshot, carlini, densepure
 from adds.methods.adds import guide
 from adds.methods.base import Query, method
+from adds.methods.majority import UNCAST, majority
 from adds.methods.privacy import squared_budget
 from adds.models.pipeline import Pipeline
 from adds.registry import METHODS
-from adds.sampling.votes import majority
 from tests.conftest import unet_pipeline
 from tests.soundness.test_step import Uneven
 
 
 def evaluations(module, pipeline, query):
-    """How many evaluations a method's vote on all samples takes."""
+    """How many ballots each sample casts, and how many evaluations all of them take."""
     before = pipeline.denoiser.evaluations
-    module.vote(pipeline, query, SAMPLES, noise_of(query.sigma))
-    return pipeline.denoiser.evaluations - before
+    ballots = module.vote(pipeline, query, SAMPLES, noise_of(query.sigma))
+    return (ballots.classes != UNCAST).sum(dim=1), pipeline.denoiser.evaluations - before
 
 
 def noise_of(sigma):
@@ -38,6 +39,8 @@ SAMPLES = torch.arange(24)
         ([5, 2, 2, 5], 5),  # a tie goes to the class that was voted for first
         ([4, 9, 9, 4, 0], 4),
         ([7, 8, 9], 7),
+        ([8, UNCAST, UNCAST], 8),
+        ([6, 2, 2, UNCAST, UNCAST], 2),
     ],
 )
 def test_majority(ballots, winner):
@@ -50,9 +53,10 @@ def pipeline(schedule, unet):
 
 
 def test_densepure_steps_and_shared_first_evaluation(pipeline, image):
-    """At sigma 1.0 the chain has 8 steps; 5 votes share the first evaluation."""
-    for votes, expected in ((1, 8), (5, 1 + 5 * 7)):
-        assert evaluations(densepure, pipeline, Query(image, 1.0, votes)) == len(SAMPLES) * expected
+    """At sigma 1.0 the chain has 8 steps; all votes of a sample share the first evaluation."""
+    for votes in (1, 5):
+        cast, found = evaluations(densepure, pipeline, Query(image, 1.0, votes))
+        assert found == int((1 + 7 * cast).sum())
 
 
 def test_adds_spends_no_evaluation_twice(pipeline, image):
@@ -60,9 +64,9 @@ def test_adds_spends_no_evaluation_twice(pipeline, image):
     guided_evaluations = int((19 - guided.steps).sum())
     rest = guided.steps + 1  # evaluations of one continuation, step 0 included
     for votes in (1, 5):
-        of_votes = int((1 + votes * (rest - 1)).sum())
-        assert evaluations(adds, pipeline, Query(image, 1.0, votes)) == guided_evaluations + of_votes
-    assert evaluations(adds_oneshot, pipeline, Query(image, 1.0)) == guided_evaluations + len(SAMPLES)
+        cast, found = evaluations(adds, pipeline, Query(image, 1.0, votes))
+        assert found == guided_evaluations + int((1 + cast * (rest - 1)).sum())
+    assert evaluations(adds_oneshot, pipeline, Query(image, 1.0))[1] == guided_evaluations + len(SAMPLES)
 
 
 def test_carlini_is_one_evaluation_at_t_star(pipeline, image, schedule):
@@ -82,7 +86,7 @@ def test_densepure_exact_enters_at_t_star(pipeline, image, schedule):
     query = Query(image, 1.0, options={"start": "exact"})
     t_star = schedule.first_as_noisy_as(1.0)
     below = sum(t < t_star for t in pipeline.grid.timesteps)
-    assert evaluations(densepure, pipeline, query) == len(SAMPLES) * (below + 1)
+    assert evaluations(densepure, pipeline, query)[1] == len(SAMPLES) * (below + 1)
 
 
 @pytest.mark.parametrize("module", [adds, densepure])
@@ -101,9 +105,12 @@ def test_votes_of_one_sample_differ(pipeline, image):
 
 
 def test_the_first_prediction_of_adds_is_adds_oneshot(pipeline, image):
-    five = adds.purify(pipeline, Query(image, 1.0, 5), SAMPLES, noise_of(1.0))
+    guided = guide(pipeline, Query(image, 1.0), SAMPLES, noise_of(1.0))
+    rest = {"states": guided.states, "steps": guided.steps, "samples": SAMPLES, "noise": noise_of(1.0)}
+    continuations = Continuations(pipeline.denoiser, pipeline.grid, **rest)
+    continuations.run([1])
     oneshot = adds_oneshot.purify(pipeline, Query(image, 1.0), SAMPLES, noise_of(1.0))
-    torch.testing.assert_close(five.first, oneshot.images, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(continuations.first, oneshot.images, rtol=1e-4, atol=1e-4)
 
 
 def test_unspent_budget_leaves_nothing_random_after_guidance(pipeline, image):

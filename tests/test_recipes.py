@@ -90,7 +90,7 @@ def test_a_method_a_data_set_and_a_kind_of_classifier(project):
     counts = counts_of(project, "twice", 3, "tables", **changes)
     assert list(counts["number"]) == [0, 1, 2, 3]
     assert counts["counts_estimation"].map(sum).eq(12).all()
-    assert (counts["evaluations"] == (1 + 3) * 16).all()
+    assert counts["evaluations"].between((1 + 2) * 16, (1 + 3) * 16).all(), "the third vote, only where it matters"
     assert (folder / "resources/stripes").is_dir()
     assert "| Twice denoised, 3 votes |" in (folder / "results/digits/tables/certified_accuracy.md").read_text()
     told = run_copy(project, "estimate", **changes)
@@ -110,7 +110,7 @@ def test_a_bound(project):
     done = run_in(folder, *command(folder, "tables", bound="hoeffding"), environment=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     certificates = pd.read_csv(folder / "results/digits/certificates.csv")
-    assert set(certificates["bound"]) == {"hoeffding", "cohen", "two_sided"}
+    assert set(certificates["bound"]) == {"hoeffding", "cohen", "pair"}
     wide = certificates.pivot(index=["method", "sigma", "votes", "number"], columns="bound", values="radius")
     assert (wide["hoeffding"] <= wide["cohen"] + 1e-12).all(), "Clopper and Pearson's bound is the tighter one"
     assert "bound hoeffding" in (folder / "results/digits/tables/certified_accuracy.md").read_text()

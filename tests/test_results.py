@@ -19,8 +19,8 @@ from adds.results.certified import by_bound, certificates
 from adds.results.savings import saving_table
 from adds.results.tables import accuracy_cells, beside_paper, saving_cells, write
 from adds.sampling.ledger import Chunk, FamilyLedgers
-from adds.sampling.replay import PAPER_N, PAPER_N0, replay, replay_all, sequence
-from adds.sampling.stopping import SampleSize
+from adds.sampling.replay import PAPER_N, PAPER_N0, QUESTION, paper_size, replay, replay_all, sequence
+from adds.sampling.stopping import LABEL_QUESTIONS, SampleSize
 from tests.test_ledger import identity_of, images_of, job, sampler_in_closed_form
 
 
@@ -44,6 +44,7 @@ def certified_frame(radii, *, correct=True, method="adds", votes=1, bound="cohen
             "votes": votes,
             "number": range(len(radii)),
             "correct": correct,
+            "top_correct": correct,
             "abstained": [radius == 0 for radius in radii],
             "radius": radii,
             "bound": bound,
@@ -119,28 +120,38 @@ def test_only_the_best_of_each_sigma_is_bold(tmp_path):
     assert "**" not in rows["| RS"]
 
 
-def test_gain_of_the_two_sided_bound():
+def test_gain_of_the_pair_bound():
     both = pd.concat(
-        [certified_frame([0, 0.2, 0.4]), certified_frame([0.1, 0.2, 0.3], bound="two_sided")], ignore_index=True
+        [certified_frame([0, 0.2, 0.4]), certified_frame([0.1, 0.2, 0.3], bound="pair")], ignore_index=True
     )
     row = bounds_table(both).iloc[0]
-    assert (row["cohen"], row["two_sided"], row["clean"]) == (pytest.approx(2 / 3), 1, 1)
-    assert (row["radius_cohen"], row["radius_two_sided"]) == (pytest.approx(0.2), pytest.approx(0.2))
+    assert (row["cohen"], row["pair"], row["clean"]) == (pytest.approx(2 / 3), 1, 1)
+    assert (row["radius_cohen"], row["radius_pair"]) == (pytest.approx(0.2), pytest.approx(0.2))
+
+
+AT_ZERO = {"classes": 10, "sigma": 0.5, "size": paper_size(QUESTION, alpha=0.001)}
 
 
 def test_replay_of_a_sure_image_is_short():
-    found = replay(np.zeros(100, int), np.zeros(350, int), classes=10, sigma=0.5, alpha=0.001)
-    assert found.decided
-    assert found.certified
-    assert found.samples == 32
+    found = replay(np.zeros(100, int), np.zeros(350, int), **AT_ZERO)
+    assert found.reason == "answered"
+    assert found.samples == 8 + 16
     assert (PAPER_N0 + PAPER_N) / found.samples > 200
 
 
 def test_replay_does_not_call_open_images_decided():
     tie = np.arange(350) % 2
-    assert not replay(tie[:100], tie, classes=10, sigma=0.5, alpha=0.001).decided
-    assert not replay(tie[:100], np.zeros(350, int), classes=10, sigma=0.5, alpha=0.001).decided, "selection too"
-    assert not replay(np.empty(0, int), np.empty(0, int), classes=10, sigma=0.5, alpha=0.001).decided
+    assert replay(tie[:100], tie, **AT_ZERO).reason is None
+    assert replay(tie[:100], np.zeros(350, int), **AT_ZERO).reason is None, "selection too"
+    assert replay(np.empty(0, int), np.empty(0, int), **AT_ZERO).reason is None
+
+
+def test_replay_of_a_label_needs_no_selection():
+    by_label = {**AT_ZERO, "size": paper_size(*LABEL_QUESTIONS.values(), alpha=0.001)}
+    found = replay(np.empty(0, int), np.zeros(350, int), **by_label, label=0)
+    assert (found.samples, found.about, found.reason) == (16, 0, "answered")
+    with pytest.raises(ValueError, match="about the label"):
+        replay(np.empty(0, int), np.zeros(350, int), **by_label)
 
 
 def chunk(first, ballots, **changes):
@@ -172,8 +183,8 @@ def test_a_run_is_replayed_from_its_ledgers(schedule, tmp_path):
         ledgers = FamilyLedgers(tmp_path, identity, list(part), rs)
         parts.append(job(sampler_in_closed_form(schedule, rs).counter, part, ledgers, SampleSize(n0=96, n=320)))
     counts = pd.concat(parts, ignore_index=True).assign(seconds=0.0)
-    certified = certificates(counts, alpha=0.05, mode="fixed", bounds=["cohen", "two_sided"])
-    found = replay_all(counts, by_bound(certified, "two_sided"), tmp_path, alpha=0.05)
+    certified = certificates(counts, alpha=0.05, mode="fixed", bounds=["cohen", "pair"])
+    found = replay_all(counts, by_bound(certified, "pair"), tmp_path, alpha=0.05)
     assert found["number"].tolist() == [5, 6]
     assert found["decided"].tolist() == [True, False]
     assert found["samples"][0] < 200
@@ -184,5 +195,5 @@ def test_a_run_is_replayed_from_its_ledgers(schedule, tmp_path):
     assert (saved["images"], saved["open"], saved["differs"]) == (2, 1, 0)
     assert saved["saving"] == pytest.approx((PAPER_N0 + PAPER_N) / found["samples"].mean())
     assert saving_cells(pd.DataFrame([saved])) == {(rs, 0.6): "2x (1 open, 0 differ)"}
-    with pytest.raises(LookupError, match=r"image 5 has 0 \+ 0 samples of rs on record"):
-        replay_all(counts, by_bound(certified, "two_sided"), tmp_path / "nowhere", alpha=0.05)
+    with pytest.raises(LookupError, match=r"image 5 has 0 selection samples of rs on record"):
+        replay_all(counts, by_bound(certified, "pair"), tmp_path / "nowhere", alpha=0.05)

@@ -27,6 +27,7 @@ FIGURE_RULES = {
 }
 AFTER_CERTIFICATES = {
     "tables": 1,
+    "comparisons": 1,
     "bounds_figure": 1,
     "savings": 1,
     "certified_accuracy_figure": 2,
@@ -54,10 +55,12 @@ def test_every_file_of_the_contract(finished):
     assert counts["counts_estimation"].map(sum).eq(12).all()
     certificates = pd.read_parquet(results / "certificates.parquet")
     assert len(certificates) == 2 * VARIANTS * SIGMAS * 4
-    assert set(certificates["bound"]) == {"cohen", "two_sided"}
+    assert set(certificates["bound"]) == {"cohen", "pair"}
     assert certificates["budget_share"].between(0, 1).all()
     assert {"seed", "guidance_scale", "start", "identity", "device"} <= set(certificates.columns)
-    from_csv = pd.read_csv(results / "certificates.csv", keep_default_na=False, na_values={"guidance_scale": [""]})
+    empty = {key: [""] for key in ("guidance_scale", "p_lower", "p_upper")}
+    from_csv = pd.read_csv(results / "certificates.csv", keep_default_na=False, na_values=empty)
+    assert certificates[certificates["bound"] == "pair"][["p_lower", "p_upper"]].isna().all(axis=None)
     pd.testing.assert_frame_equal(certificates, from_csv, check_dtype=False)
     figures = ["certified_accuracy_votes1", "certified_accuracy_votes5", "runtime", "vote_distribution", "bounds"]
     figures += ["denoised_sigma0.5", "denoised_sigma1.0", "budget", "samples_needed"]
@@ -192,7 +195,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
             id="two values swapped",
         ),
         pytest.param(
-            {"bound": "two_sided"},
+            {"bound": "pair"},
             {
                 "tables": 1,
                 "summary": 1,
@@ -438,19 +441,47 @@ def test_sequential_mode_stops_when_it_knows(rerun):
         "sampling": {"mode": "sequential", "n0": 32, "n": 96, "chunk_size": 16},
         "sigmas": [0.5],
         "methods": {"densepure": None, "adds": None, "adds_oneshot": None},
-        "bound": "two_sided",
+        "bound": "pair",
     }
     target = "results/digits/certificates.csv"
     done = run(rerun, target, **changes)
     assert done.returncode == 0, done.stdout + done.stderr
     table = pd.read_csv(rerun / target)
-    assert set(table["stopped"]) <= {"decided", "futile", "budget"}
+    assert set(table["stopped"]) <= {"answered", "futile", "ruled out", "cap"}
     assert table["n"].between(16, 96).all()
     assert (table["n"] % 16 == 0).all()
-    decided = table[(table["stopped"] == "decided") & (table["bound"] == "two_sided")]
-    assert not decided["abstained"].any(), "what was decided at r = 0 is certified"
+    answered = table[(table["stopped"] == "answered") & (table["bound"] == "pair")]
+    assert not answered["abstained"].any(), "what was answered at r = 0 is certified"
+    assert answered["p_lower"].isna().all()
     changes["bound"] = "cohen"
     assert set(planned(rerun, **changes)) & {"certify", "merge", "certificates"} == set()
+
+
+def test_a_run_that_asks_about_labels_makes_the_two_tables(rerun):
+    asked = {"questions": [{"label": "majority"}, {"label": "top"}], "futility": 0.01}
+    changes = {
+        "sampling": {"mode": "sequential", "n": 64, "chunk_size": 16, "stop": asked},
+        "sigmas": [0.5],
+        "methods": {"densepure": None, "adds": None, "adds_oneshot": None},
+        "bound": "label",
+    }
+    done = run(rerun, **changes)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = rerun / "results/digits"
+    table = pd.read_csv(results / "certificates.csv")
+    assert set(table["bound"]) == {"label"}
+    assert (table["n0"] == 0).all()
+    assert (table["radius"] == 0).all()
+    certified = (results / "tables/certified_accuracy.md").read_text()
+    assert "certified at r = 0 as their label. Only the label was asked about" in certified
+    assert "whose label has most of all samples" in (results / "tables/clean_accuracy.md").read_text()
+    assert {path.name for path in (results / "figures").glob("runtime.*")} == {
+        "runtime.pdf",
+        "runtime.png",
+        "runtime.csv",
+    }
+    rules = planned(rerun, "--forceall", **changes)
+    assert not set(rules) & {"comparisons", "savings", "bounds_figure", "certified_accuracy_figure"}
 
 
 def test_partial_tables_say_what_they_rest_on(rerun):
@@ -461,7 +492,8 @@ def test_partial_tables_say_what_they_rest_on(rerun):
     whole = (rerun / "results/digits/tables/certified_accuracy.md").read_text()
     plan = (rerun / "results/digits/plan.json").read_text()
     jobs = planned(rerun, partial=True)
-    assert set(jobs) == {"select_images", "merge", "certificates", "tables", "plan", "provenance", "summary"}
+    made = {"select_images", "merge", "certificates", "tables", "comparisons", "plan", "provenance", "summary"}
+    assert set(jobs) == made
     done = run(rerun, partial=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (rerun / "results/digits/tables/certified_accuracy.md").read_text() == whole

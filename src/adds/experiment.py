@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal
 
-from adds.registry import BOUNDS, CLASSIFIERS, DATASETS, METHODS, Network, Variant
+from adds.registry import BOUNDS, CLASSIFIERS, DATASETS, LABEL, METHODS, Network, Variant
 
 Model = Literal["images", "diffusion", "classifier", "compiled"]
 """What stands in a folder of its own under resources/, named by what makes it."""
@@ -25,6 +25,13 @@ LEDGERS = "results/ledger"
 """The store of samples, for all experiments."""
 
 EXPLAINED = "config/README.md explains every key"
+
+
+RETIRED = dict.fromkeys(
+    ("sampling.stop.rule", "sampling.stop.radii", "sampling.stop.tolerance", "sampling.stop.bound"),
+    " any more: write questions, as in sampling.stop.questions: [{bound: pair, radius: 0.0}]",
+)
+"""Keys that there were once, and what to write instead."""
 
 
 class ConfigError(ValueError):
@@ -98,7 +105,7 @@ def explain(error: Any) -> str:
         allowed = error.schema.get("properties", {})
         unknown = sorted(key for key in error.instance if key not in allowed)[0]
         key = f"{path}.{unknown}" if path else unknown
-        return f"{key}: there is no such key{suggestion(unknown, allowed)} ({EXPLAINED})"
+        return f"{key}: there is no such key{RETIRED.get(key) or suggestion(unknown, allowed)} ({EXPLAINED})"
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
         key = f"{path}.{missing}" if path else missing
@@ -237,9 +244,8 @@ class Experiment:
     def _check_sampling(self) -> None:
         sampling = self.config["sampling"]
         n, alpha, sequential = sampling["n"], sampling["alpha"], sampling["mode"] == "sequential"
-        known(self.config["bound"], BOUNDS, "bound")
-        known(sampling["stop"]["bound"], ("cohen", "two_sided"), "sampling.stop.bound")
-        least = least_n(alpha, sequential=sequential)
+        self._check_bound(self.config["bound"], "bound", also=(LABEL,))
+        least = least_n(alpha / 2 if self.asks_label else alpha, sequential=sequential)
         if n < least:
             raise ConfigError(
                 f"sampling.n is {n}: with sampling.alpha = {alpha} even {n} of {n} samples can't certify anything; "
@@ -247,13 +253,43 @@ class Experiment:
             )
         if sequential and alpha > 0.3:
             raise ConfigError(f"sampling.alpha is {alpha}: sequential sampling needs at most 0.3")
-        if sequential and sampling["stop"]["rule"] == "radii":
-            most = max(map(float, self.sigmas)) * NormalDist().inv_cdf((alpha / 2) ** (1 / n))
-            if min(sampling["stop"]["radii"]) > most:
+        if sequential:
+            self._check_questions()
+        if (self.config["bound"] == LABEL) != self.asks_label:
+            raise ConfigError(
+                f"bound is {self.config['bound']}: it must be label where sampling.stop.questions ask about labels, "
+                "and only there"
+            )
+
+    def _check_questions(self) -> None:
+        sampling = self.config["sampling"]
+        n, alpha, questions = sampling["n"], sampling["alpha"], sampling["stop"]["questions"]
+        if not 0 <= sampling["stop"]["at_least"] <= n:
+            raise ConfigError(f"sampling.stop.at_least is {sampling['stop']['at_least']}: there are at most n = {n}")
+        most = max(map(float, self.sigmas)) * NormalDist().inv_cdf(alpha ** (1 / n))
+        for place, question in enumerate(questions):
+            key = f"sampling.stop.questions.{place}"
+            if set(question) not in ({"bound", "radius"}, {"label"}):
+                raise ConfigError(f"{key} is {json.dumps(question)}: it needs bound and radius, or label alone")
+            if "label" in question:
+                continue
+            self._check_bound(question["bound"], f"{key}.bound")
+            if question["radius"] > most:
                 raise ConfigError(
-                    f"sampling.stop.radii is {sampling['stop']['radii']}: with n = {n} and alpha = {alpha} no radius "
-                    f"above {most:.3f} can be certified at any of sigmas"
+                    f"{key}.radius is {question['radius']}: with n = {n} and alpha = {alpha} no radius above "
+                    f"{most:.3f} can be certified at any of sigmas"
                 )
+        if len({"label" in question for question in questions}) > 1:
+            raise ConfigError(
+                "sampling.stop.questions ask about labels and about bounds: a run asks either, because the label needs "
+                "no selection samples and a bound does"
+            )
+
+    @staticmethod
+    def _check_bound(name: str, key: str, also: tuple[str, ...] = ()) -> None:
+        if name == "two_sided":
+            raise ConfigError(f"{key} is two_sided, which has given way to a better bound: write pair")
+        known(name, (*BOUNDS, *also), key)
 
     # What runs
 
@@ -288,6 +324,16 @@ class Experiment:
     def trains(self) -> bool:
         """Whether the workflow trains the networks itself."""
         return bool(self.config["models"]["source"] == "train")
+
+    @property
+    def asks_label(self) -> bool:
+        """Whether the run asks about labels only: it gives the paper's two tables and nothing else."""
+        return asks_label(self.config["sampling"])
+
+    @property
+    def n0(self) -> int:
+        """How many samples select a class, at most: none where the label is what is asked about."""
+        return 0 if self.asks_label else int(self.config["sampling"]["n0"])
 
     @property
     def partial(self) -> bool:
@@ -418,7 +464,7 @@ class Experiment:
     def certificates(self) -> dict[str, Any]:
         """Return the parameters of certification: level and mode, and the bounds with their codes' checksums."""
         sampling = self.config["sampling"]
-        bounds = {name: bound.radii for name, bound in BOUNDS.items()}
+        bounds = {LABEL: None} if self.asks_label else {name: bound.radii for name, bound in BOUNDS.items()}
         return {"alpha": sampling["alpha"], "mode": sampling["mode"], "bounds": bounds}
 
     def networks(self) -> dict[str, Any]:
@@ -540,9 +586,11 @@ class Experiment:
         """Return the names of a whole run's figures; partial results are shown in tables only."""
         if self.partial:
             return []
-        names = [f"certified_accuracy_votes{votes}" for votes in self.figure_votes()]
-        names += ["runtime", "bounds", "samples_needed"]
-        names += ["vote_distribution"] if self.compares_votes() else []
+        names = ["runtime"]
+        if not self.asks_label:
+            names += [f"certified_accuracy_votes{votes}" for votes in self.figure_votes()]
+            names += ["bounds", "samples_needed"]
+            names += ["vote_distribution"] if self.compares_votes() else []
         names += [f"denoised_sigma{sigma}" for sigma in self.sigmas] if self.any_reads("diffusion") else []
         names += ["budget"] if any(METHODS[name].guided for name in self.methods) else []
         names += ["samples"] if self.config["figures"]["samples"] and self.any_reads("diffusion") else []
@@ -551,8 +599,10 @@ class Experiment:
 
     def tables(self) -> list[str]:
         """Return the names of the tables."""
-        names = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds"]
-        return names + ([] if self.partial else ["savings"])
+        names = ["certified_accuracy", "clean_accuracy"]
+        if self.asks_label:
+            return names
+        return [*names, "true_class_probability", "bounds"] + ([] if self.partial else ["savings"])
 
     def figure(self, *keys: str, **content: Any) -> dict[str, Any]:
         """Return the parameters of a figure, so that a change of one key reruns those only that show it.
@@ -567,7 +617,7 @@ class Experiment:
         """Return the numbers of samples and the level, as captions tell them."""
         sampling = self.config["sampling"]
         most = "at most " if sampling["mode"] == "sequential" else ""
-        return {"n0": sampling["n0"], "n": sampling["n"], "alpha": sampling["alpha"], "at_most": most}
+        return {"n0": self.n0, "n": sampling["n"], "alpha": sampling["alpha"], "at_most": most}
 
     def identity_file(self, setting: Setting) -> str:
         """Return the name of a file that is new where what makes a setting's counts is, below the results.
@@ -593,8 +643,14 @@ class Experiment:
             "experiment": self.name,
             "settings": [{**entry, "leads": self.leads(found)} for found, entry in self._entries()],
             "shards": {shard.name: len(shard) for shard in self.shards()},
-            **{key: sampling[key] for key in ("mode", "n0", "n")},
+            "n0": self.n0,
+            **{key: sampling[key] for key in ("mode", "n")},
         }
+
+
+def asks_label(sampling: Mapping[str, Any]) -> bool:
+    """Tell of a section ``sampling`` whether its questions are about labels."""
+    return sampling["mode"] == "sequential" and any("label" in question for question in sampling["stop"]["questions"])
 
 
 def accept_words(config: dict[str, Any]) -> None:
@@ -639,15 +695,11 @@ def _is_number(text: object) -> bool:
 
 
 def least_n(alpha: float, *, sequential: bool) -> int:
-    """Return the smallest n for which n of n samples can certify something, by the weaker of the two bounds.
+    """Return the smallest n for which n of n samples can certify something.
 
-    Fixed: (alpha / 2)^(1/n) > 1/2. Sequential: the evidence 2^(n + 1) / (n + 1) reaches 2 / alpha.
+    Fixed: 2^-n is below alpha. Sequential: the evidence (2^(n + 1) - 1) / (n + 1) reaches 1 / alpha.
     """
     n = 1
-    if sequential:
-        while (2 ** (n + 1) - 1) / (n + 1) <= 2 / alpha:
-            n += 1
-    else:
-        while (alpha / 2) ** (1 / n) <= 0.5:
-            n += 1
+    while (n + 1) / (2 ** (n + 1) - 1) > alpha if sequential else 0.5**n >= alpha:
+        n += 1
     return n

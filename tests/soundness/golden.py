@@ -16,10 +16,10 @@ from adds.certificates.bounds import bound_function
 from adds.data.images import Picture
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import Schedule, evenly_spaced
+from adds.methods.majority import majority
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.registry import BOUNDS, METHODS
 from adds.sampling.sampler import Sampler
-from adds.sampling.votes import majority
 from tests.conftest import GaussianWorld
 
 SIGMAS = (0.5, 1.0)

@@ -207,7 +207,7 @@ def test_false_certificates_summed_over_all_outcomes(n, alpha):
 # At any time: bets
 
 LEADS = betting._grid()
-SOME = (0, 9, 49, 99, 199, 399)
+SOME = (0, 19, 99, 199, 399, -1)
 """Leads of the grid, by their place in it, at which all images that lead by no more are looked at."""
 
 
@@ -293,24 +293,27 @@ def test_evidence_falls_with_the_runner_up(case, more):
 
 def test_evidence_ever_reaches_its_level_with_probability_alpha():
     """By dynamic programming, with a look after every sample, at and next to the border, for two and more others."""
-    horizon, steps = 30, (0, 1, 25, 75)
-    for step, evidence in zip(steps, evidence_of_counts(horizon, steps), strict=True):
+    horizon, leads = 30, (0.0, betting.GRID, 0.5, 1.5)
+    for lead, evidence in zip(leads, evidence_of_counts(horizon, leads), strict=True):
         for alpha in (0.2, 0.05):
             for rest in (ANY, ONE_RIVAL):
-                worst = worst_sequential(evidence, alpha, rest, step * betting.GRID, points=25)
+                worst = worst_sequential(evidence, alpha, rest, lead, points=25)
                 assert worst.probability <= alpha, worst
-            inside = no_more_than(step * betting.GRID)
+            inside = no_more_than(lead)
             assert ever(evidence >= -math.log(alpha), inside).max() <= alpha
+
+
+GRID_POINTS = round(betting.LARGEST / betting.GRID)
 
 
 @pytest.mark.parametrize(
     ("gate", "ruled_out", "expected"),
     [
-        (False, [True] * 400, None),
-        (True, [False] * 400, 0),
-        (True, [True, True, False, True, *[False] * 396], 2 * betting.GRID),
-        (True, [False, *[True] * 399], 0),
-        (True, [True] * 400, betting.LARGEST),
+        (False, [True] * GRID_POINTS, None),
+        (True, [False] * GRID_POINTS, 0),
+        (True, [True, True, False, True, *[False] * (GRID_POINTS - 4)], 2 * betting.GRID),
+        (True, [False, *[True] * (GRID_POINTS - 1)], 0),
+        (True, [True] * GRID_POINTS, betting.LARGEST),
     ],
 )
 def test_walk_ends_at_the_first_lead_that_is_not_ruled_out(monkeypatch, gate, ruled_out, expected):
@@ -325,5 +328,5 @@ def test_level_of_the_evidence(monkeypatch):
     enough = math.log(1000)
     for gate, leads, expected in ((enough + 1e-9, enough + 1e-9, 8), (enough - 1e-9, 99, None), (99, enough - 1e-9, 0)):
         monkeypatch.setattr(betting, "log_evidence_of_lead", lambda *_, value=gate: np.asarray(value))
-        monkeypatch.setattr(betting, "log_evidence_of_leads", lambda *_, value=leads: np.full(400, value))
+        monkeypatch.setattr(betting, "log_evidence_of_leads", lambda *_, value=leads: np.full(GRID_POINTS, value))
         assert pair_lower_anytime(10, 0, 10, 0.001) == expected

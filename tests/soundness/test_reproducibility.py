@@ -8,7 +8,7 @@ from adds.data.images import Picture
 from adds.registry import Variant
 from adds.sampling.ledger import FamilyLedgers, folder_name
 from adds.sampling.sampler import Sampler
-from adds.sampling.stopping import SampleSize, Stop
+from adds.sampling.stopping import Certified, SampleSize, Stop
 from tests.conftest import unet_pipeline
 from tests.test_ledger import IDENTITY, identity_of, images_of, job
 
@@ -252,7 +252,7 @@ def test_samples_of_another_image_are_never_counted(schedule, unet, image, pictu
     assert found == counts_of(sampler, picture)
 
 
-@pytest.mark.parametrize("stop", [None, Stop(rule="radii", radii=[0.0], bound="two_sided")])
+@pytest.mark.parametrize("stop", [None, Stop([Certified("pair", 0.0)])])
 def test_a_job_counts_both_stages_of_each_image(schedule, unet, store, stop):
     """One row per image, equal to what the sampler says for that image and stage, in fixed and sequential mode."""
     images = images_of(7, 3)
@@ -268,4 +268,4 @@ def test_a_job_counts_both_stages_of_each_image(schedule, unet, store, stop):
         assert table["n"].eq(64).all()
         assert table["stopped"].eq("fixed").all()
     else:
-        assert table["stopped"].isin(["decided", "futile", "budget"]).all()
+        assert table["stopped"].isin(["answered", "futile", "ruled out", "cap"]).all()

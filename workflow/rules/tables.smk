@@ -1,16 +1,14 @@
-# The paper's two tables, and one that few images can still answer: the mean probability of the true class.
+# The paper's two tables; what few images can still tell: the true class's probability, two bounds on the same counts; and
+# what sequential sampling saves.
 
 
 rule tables:
     input:
         certificates="<results>/certificates.parquet",
-        counts="<results>/counts.parquet",
         paper=EXPERIMENT.config["paper_tables"] or [],
     output:
         multiext("<results>/tables/certified_accuracy", ".csv", ".md", ".tex"),
         multiext("<results>/tables/clean_accuracy", ".csv", ".md", ".tex"),
-        multiext("<results>/tables/true_class_probability", ".csv", ".md", ".tex"),
-        multiext("<results>/tables/bounds", ".csv", ".md", ".tex"),
         certified=report(
             "<results>/tables/certified_accuracy.html",
             caption="../report/certified_accuracy_table.rst",
@@ -22,18 +20,6 @@ rule tables:
             caption="../report/clean_accuracy_table.rst",
             category="Tables",
             labels={"table": "clean accuracy"},
-        ),
-        probability=report(
-            "<results>/tables/true_class_probability.html",
-            caption="../report/true_class_probability.rst",
-            category="Tables",
-            labels={"table": "probability of the true class"},
-        ),
-        bounds=report(
-            "<results>/tables/bounds.html",
-            caption="../report/bounds.rst",
-            category="Tables",
-            labels={"table": "gain of the two-sided bound"},
         ),
     log:
         "<logs>/tables.log",
@@ -52,6 +38,43 @@ rule tables:
         },
     script:
         "../../scripts/tables.py"
+
+
+rule comparisons:
+    input:
+        certificates="<results>/certificates.parquet",
+        counts="<results>/counts.parquet",
+    output:
+        multiext("<results>/tables/true_class_probability", ".csv", ".md", ".tex"),
+        multiext("<results>/tables/bounds", ".csv", ".md", ".tex"),
+        probability=report(
+            "<results>/tables/true_class_probability.html",
+            caption="../report/true_class_probability.rst",
+            category="Tables",
+            labels={"table": "probability of the true class"},
+        ),
+        bounds=report(
+            "<results>/tables/bounds.html",
+            caption="../report/bounds.rst",
+            category="Tables",
+            labels={"table": "gain of the pair bound"},
+        ),
+    log:
+        "<logs>/comparisons.log",
+    benchmark:
+        "<benchmarks>/comparisons.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        tables={
+            **EXPERIMENT.samples(),
+            "partial_of": EXPERIMENT.images if EXPERIMENT.partial else None,
+        },
+    script:
+        "../../scripts/comparisons.py"
 
 
 rule savings:

@@ -1,5 +1,6 @@
 """From class counts to certificates: Cohen et al.'s procedure and Theorem 3.3 of the paper."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -7,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from adds.certificates.bounds import bound_function
+from adds.certificates.label import label_has_majority
 from adds.registry import Mode
 
 
@@ -21,8 +23,8 @@ class Certificate:
     prediction: int
     abstained: bool
     radius: float
-    p_lower: float
-    p_upper: float
+    p_lower: float = math.nan
+    p_upper: float = math.nan
 
 
 @lru_cache
@@ -68,3 +70,10 @@ def certify(
     prediction = int(np.argmax(selection))
     verdict = bound_function(bound)(estimation, prediction, sigma=sigma, alpha=alpha, mode=mode)
     return Certificate(prediction, **vars(verdict))
+
+
+def certify_label(*, label: int, estimation: Sequence[int], alpha: float, at_fixed_cap: bool) -> Certificate:
+    """Certify that the smoothed classifier gives the label, for sure at the image itself only (radius 0)."""
+    successes, trials = int(estimation[label]), int(sum(estimation))
+    proved = label_has_majority(successes, trials, alpha, at_fixed_cap=at_fixed_cap)
+    return Certificate(label, abstained=not proved, radius=0.0)

@@ -59,18 +59,22 @@ def _lower(top: int, other: int, trials: int, alpha: float) -> float:
     return _Outcome(top, other, trials, alpha).lower()
 
 
-def _log_likelihood(x: Array, y: Array, w: Array, u: Array, delta: float) -> Array:
-    return xlogy(x, ndtr(u + delta)) + xlogy(y, ndtr(u)) + xlogy(w, _rest(u, delta))
+def _deviance(x: ArrayLike, y: ArrayLike, w: ArrayLike, u: ArrayLike, delta: float) -> Array:
+    """Return half the deviance of the curve's point u from counts x, y, w (a relative entropy, times n)."""
+    x, y, w, u = (np.asarray(value, float) for value in (x, y, w, u))
+    n = x + y + w
+    observed = xlogy(x, x / n) + xlogy(y, y / n) + xlogy(w, w / n)
+    return np.asarray(observed - xlogy(x, ndtr(u + delta)) - xlogy(y, ndtr(u)) - xlogy(w, _rest(u, delta)))
 
 
 def _rest(u: ArrayLike, delta: float) -> Array:
     """Return r = 1 - p - q without cancellation: P(u < Z < -u - delta)."""
-    u = np.asarray(u, float)
-    return np.maximum(ndtr(-u - delta) - ndtr(u), 0.0)
+    at = np.asarray(u, float)
+    return np.asarray(np.maximum(ndtr(-at - delta) - ndtr(at), 0.0))
 
 
 def _density(z: ArrayLike) -> Array:
-    return np.exp(-0.5 * np.square(z)) / math.sqrt(2 * math.pi)
+    return np.asarray(np.exp(-0.5 * np.square(z)) / math.sqrt(2 * math.pi))
 
 
 def _slopes(u: Array, delta: float) -> tuple[Array, Array, Array]:
@@ -100,7 +104,7 @@ class _Outcome:
 
     @property
     def deviance(self) -> float:
-        """Half the deviance from which on the likelihood ratio test rejects."""
+        """Half the deviance from which on the likelihood ratio test rejects: z_alpha^2 / 2."""
         return max(float(ndtri(1 - self.alpha)), 0.0) ** 2 / 2
 
     # The order of the outcomes
@@ -109,7 +113,6 @@ class _Outcome:
         """Return the largest log likelihood less the largest on the curve, with a continuity correction."""
         n, x, y = self.trials, self.top - 0.5, self.other + 0.5
         w = max(n - x - y, 0.0)
-        best = float(xlogy(x, x / n) + xlogy(y, y / n) + xlogy(w, w / n))
         end = -delta / 2
 
         def score(u: float) -> float:
@@ -124,8 +127,7 @@ class _Outcome:
             while score(end - near) > 0:
                 near /= 2
             end = float(brentq(score, end - gap, end - near)) if near < gap else end - gap
-        args = (np.asarray(value) for value in (x, y, w, end))
-        return best - float(_log_likelihood(*args, delta))
+        return float(_deviance(x, y, w, end, delta))
 
     @cached_property
     def order(self) -> float:
@@ -159,8 +161,7 @@ class _Outcome:
             share = np.where(np.isfinite(of_rest), 1 / (1 + of_p / of_rest), 1.0)
             x = np.clip((n - y) * share - y * of_q * (1 - share) / of_p, 0.0, n - y)
             w = np.maximum(n - y - x, 0.0)
-            best = xlogy(x, x / n) + xlogy(y, y / n) + xlogy(w, w / n)
-            return x, best - _log_likelihood(x, y, w, u, delta)
+            return x, _deviance(x, y, w, u, delta)
 
         _, largest = at(high)
         for _ in range(48):
@@ -200,12 +201,12 @@ class _Outcome:
     def probability(self, p: Array, q: Array) -> Array:
         """Return at least the probability of the outcomes at (p, q), as a sum over b.
 
-        Below about 6 standard deviations of b its whole probability is added; above 3.5 the rest's times the last
-        conditional probability, which falls with b.
+        Far below the mean of b (6 standard deviations, at alpha = 0.001) its whole probability is added; above 3.5 the
+        rest's times the last conditional probability, which falls with b.
         """
         n = self.trials
         spread = np.sqrt(n * q * (1 - q))
-        first = np.floor(np.clip(n * q - 6 * spread - 3, 0, n)).astype(int)
+        first = np.floor(np.clip(n * q - self._reach * spread - 3, 0, n)).astype(int)
         last = np.ceil(np.clip(n * q + 3.5 * spread + 8, 0, n)).astype(int)
         b = np.minimum(first[:, None] + np.arange((last - first).max() + 1), last[:, None])
         once = np.arange(b.shape[1]) <= (last - first)[:, None]
@@ -215,12 +216,17 @@ class _Outcome:
         log_mass = self._log_choices[b] + xlogy(b, q[:, None]) + xlogy(n - b, 1 - q[:, None])
         inside = (np.where(once, np.exp(log_mass), 0.0) * upper).sum(axis=1)
         below = np.where(first > 0, bdtr(np.maximum(first, 1) - 1, n, q), 0.0)
-        return inside + below + bdtrc(last, n, q) * upper[:, -1]
+        return np.asarray(inside + below + bdtrc(last, n, q) * upper[:, -1])
+
+    @property
+    def _reach(self) -> float:
+        """How many standard deviations have all but a hundred thousandth of alpha on one side, and at least 6."""
+        return max(6.0, math.sqrt(2 * math.log(1e5 / self.alpha)))
 
     @cached_property
     def _log_choices(self) -> Array:
         b = np.arange(self.trials + 1)
-        return -betaln(b + 1, self.trials - b + 1) - math.log(self.trials + 1)
+        return np.asarray(-betaln(b + 1, self.trials - b + 1) - math.log(self.trials + 1))
 
     def _cells(self, left: Array, right: Array, delta: float) -> tuple[Array, Array]:
         """Return for each cell at least the largest probability on the curve between ``left`` and ``right``.
@@ -257,15 +263,16 @@ class _Outcome:
             return 0.0
         edges = np.linspace(left, right, _CELLS + 1)
         low, high = edges[:-1], edges[1:]
-        reached, settled = 0.0, 0.0
+        reached = 0.0
+        settled: float = 0.0
         for _ in range(_HALVINGS):
             bound, excess = self._cells(low, high, delta)
             ends = high >= -delta / 2
             if ends.any():
                 bound[ends] = self._corner(low[ends], high[ends], delta)
-            reached = max([reached, *(bound[~ends] / excess[~ends])])
+            reached = max([reached, *(bound[~ends] / excess[~ends]).tolist()])
             fine = bound <= (1 + _SLACK) * reached
-            settled = max([settled, *bound[fine]])
+            settled = max([settled, *bound[fine].tolist()])
             if fine.all():
                 return settled
             middle = (low[~fine] + high[~fine]) / 2

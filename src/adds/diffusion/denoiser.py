@@ -48,8 +48,10 @@ class Denoiser:
         """Predict x0 = (x_t - sqrt(1 - abar_t) eps) / sqrt(abar_t), clipped to [-1, 1], and the step's std.
 
         The variance is interpolated between the grid's two ends by the network, without a clamp, and is
-        exactly zero at step 0, where the chain ends.
+        exactly zero at step 0, where the chain ends. Of no states there is nothing to predict.
         """
+        if len(x_t) == 0:
+            return Prediction(x0=x_t, std=x_t)
         self.evaluations += len(x_t)
         timestep = grid.timesteps[step] * self.timestep_scale
 

@@ -1,11 +1,12 @@
-"""Reverse diffusion: one step (the paper's Equation 3) and the unguided continuation with K votes."""
+"""Reverse diffusion: one step (the paper's Equation 3) and the unguided continuations that are voted on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from adds.diffusion.denoiser import Denoiser
+from adds.diffusion.denoiser import Denoiser, Prediction
 from adds.diffusion.noise import SHARED, Noise
 from adds.diffusion.schedule import Grid
 
@@ -20,77 +21,81 @@ class Purified:
     """Images to be classified, and to which sample and vote each belongs.
 
     ``owner[j]`` is the position of image j's sample in the batch; ``vote[j]`` is SHARED where one image
-    stands for all votes of its sample, else the vote's number from 1. ``first`` holds each sample's x0 as it
-    was predicted where the votes part: what one-shot denoising would have shown the classifier.
-    ``vote_evaluations`` counts the evaluations after that point, for all votes together. ``budget_share`` is
-    the largest share of the privacy budget that any coordinate of any trajectory spent.
+    stands for all votes of its sample, else the vote's number from 1. ``vote_evaluations`` counts the
+    evaluations after the point where votes part, for all votes together.
     """
 
     images: Tensor
     owner: Tensor
     vote: Tensor
-    first: Tensor
     vote_evaluations: int
-    budget_share: float
 
 
-def one_each(images: Tensor, *, budget_share: float) -> Purified:
+def one_each(images: Tensor) -> Purified:
     """Wrap one image per sample, in the samples' order."""
     owner = torch.arange(len(images), device=images.device)
-    return Purified(images, owner, torch.full_like(owner, SHARED), images, 0, budget_share)
+    return Purified(images, owner, torch.full_like(owner, SHARED), vote_evaluations=0)
 
 
-def denoise_unguided(
-    denoiser: Denoiser,
-    grid: Grid,
-    *,
-    states: Tensor,
-    steps: Tensor,
-    samples: Tensor,
-    votes: int,
-    noise: Noise,
-    budget_share: float,
-) -> Purified:
-    """Run ``votes`` independent unguided continuations of every state to the end of the chain.
+class Continuations:
+    """Independent unguided continuations of a batch of states, each of which is a vote: some now, others later.
 
-    ``steps[i]`` is the step of the grid that state i has reached and takes next. All continuations of one
-    state share its first evaluation, which is done once; one that starts at step 0 has nothing random left,
-    so a single image stands for all its votes. Trajectories walk in step, so that batches stay full.
+    ``steps[i]`` is the step of the grid that state i has reached and takes next, ``samples[i]`` the number of its
+    sample. All continuations of one state share its first evaluation: it is made once, whenever the first of them
+    runs, and remembered. One that starts at step 0 has nothing random left, so a single image stands for all its votes.
     """
-    own_votes = torch.arange(1, votes + 1, device=states.device)
-    x_t = states[:0]
-    owner = steps.new_empty(0)
-    vote = steps.new_empty(0)
-    first = torch.empty_like(states)
-    vote_evaluations = 0
-    for step in range(int(steps.max()), 0, -1):
-        starting = torch.nonzero(steps == step).flatten()
-        prediction = denoiser.predict(torch.cat([x_t, states[starting]]), grid, step)
-        first[starting] = prediction.x0[len(owner) :]
-        vote_evaluations += len(owner)
-        copies = torch.ones(len(owner) + len(starting), dtype=torch.long, device=states.device)
-        copies[len(owner) :] = votes
-        x_t = torch.cat([x_t, states[starting]]).repeat_interleave(copies, dim=0)
-        owner = torch.cat([owner, starting]).repeat_interleave(copies)
-        vote = torch.cat([vote, own_votes.repeat(len(starting))])
-        normal = noise.normal(tuple(x_t.shape[1:]), samples=samples[owner], votes=vote, timestep=grid.timesteps[step])
-        x_t = reverse_step(
-            x_t=x_t,
-            x0=prediction.x0.repeat_interleave(copies, dim=0),
-            std=prediction.std.repeat_interleave(copies, dim=0),
-            normal=normal,
-            grid=grid,
-            step=step,
+
+    def __init__(
+        self, denoiser: Denoiser, grid: Grid, *, states: Tensor, steps: Tensor, samples: Tensor, noise: Noise
+    ) -> None:
+        self._denoiser, self._grid, self._noise = denoiser, grid, noise
+        self._states, self._steps, self._samples = states, steps, samples
+        self._parted = torch.zeros_like(steps, dtype=torch.bool)
+        self._std = torch.empty_like(states)
+        self.first = torch.empty_like(states)
+        """Each sample's x0 where its votes part, once it has run: what one-shot denoising shows the classifier."""
+
+    def run(self, votes: Sequence[int], owners: Tensor | None = None) -> Purified:
+        """Run the votes with these numbers, of the samples at these positions (all), to the end of the chain.
+
+        Trajectories walk in step, and those that start are evaluated with those that walk, so that batches stay full.
+        """
+        owners = torch.arange(len(self._states), device=self._states.device) if owners is None else owners
+        random = self._steps[owners] > 0
+        owner = owners[random].repeat_interleave(len(votes))
+        vote = torch.tensor(votes, device=owner.device).repeat(int(random.sum()))
+        start, x_t = self._steps[owner], self._states[owner]
+        vote_evaluations = 0
+        for step in range(int(self._steps[owners].max()), 0, -1):
+            walking, starting = torch.nonzero(start > step).flatten(), torch.nonzero(start == step).flatten()
+            prediction = self._predict(x_t[walking], owners, step)
+            vote_evaluations += len(walking)
+            moving, parting = torch.cat([walking, starting]), owner[starting]
+            x_t[moving] = reverse_step(
+                x_t=x_t[moving],
+                x0=torch.cat([prediction.x0, self.first[parting]]),
+                std=torch.cat([prediction.std, self._std[parting]]),
+                normal=self._noise.normal(
+                    tuple(x_t.shape[1:]),
+                    samples=self._samples[owner[moving]],
+                    votes=vote[moving],
+                    timestep=self._grid.timesteps[step],
+                ),
+                grid=self._grid,
+                step=step,
+            )
+        images, shared = self._predict(x_t, owners, 0).x0, owners[~random]
+        return Purified(
+            images=torch.cat([images, self.first[shared]]),
+            owner=torch.cat([owner, shared]),
+            vote=torch.cat([vote, torch.full_like(shared, SHARED)]),
+            vote_evaluations=vote_evaluations + len(x_t),
         )
-    starting = torch.nonzero(steps == 0).flatten()
-    images = denoiser.predict(torch.cat([x_t, states[starting]]), grid, 0).x0
-    first[starting] = images[len(owner) :]
-    vote_evaluations += len(owner)
-    return Purified(
-        images=images,
-        owner=torch.cat([owner, starting]),
-        vote=torch.cat([vote, torch.full_like(starting, SHARED)]),
-        first=first,
-        vote_evaluations=vote_evaluations,
-        budget_share=budget_share,
-    )
+
+    def _predict(self, x_t: Tensor, owners: Tensor, step: int) -> Prediction:
+        """Evaluate states on their way, together with those of ``owners`` that start here and never did before."""
+        new = owners[(self._steps[owners] == step) & ~self._parted[owners]]
+        prediction = self._denoiser.predict(torch.cat([x_t, self._states[new]]), self._grid, step)
+        self.first[new], self._std[new] = prediction.x0[len(x_t) :], prediction.std[len(x_t) :]
+        self._parted[new] = True
+        return Prediction(prediction.x0[: len(x_t)], prediction.std[: len(x_t)])

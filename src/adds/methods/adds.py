@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from adds.diffusion.noise import Noise
-from adds.diffusion.reverse import Purified, denoise_unguided, reverse_step
+from adds.diffusion.reverse import Continuations, Purified, reverse_step
 from adds.diffusion.schedule import Grid, Schedule, to_model
-from adds.methods.base import Ballots, Query, Work, classify
+from adds.methods.base import Ballots, Query, Work, poll
 from adds.methods.privacy import PrivacyFilter
 from adds.models.pipeline import Pipeline
 
@@ -106,35 +106,35 @@ def guide(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise, obser
     return Guided(states, steps, spent_before, filter_.largest_share)
 
 
-def _continue(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise, guided: Guided) -> Purified:
-    """Run K unguided continuations of the one guided trajectory.
+def _continuations(pipeline: Pipeline, samples: Tensor, noise: Noise, guided: Guided) -> Continuations:
+    """Return the unguided continuations of the guided trajectories.
 
-    The continuations see the image only through the state they start from, so they are post-processing and
-    cost no budget; K guided trajectories would cost it K times.
+    They see the image only through the state they start from, so they are post-processing and cost no budget; K
+    guided trajectories would cost it K times.
     """
-    return denoise_unguided(
+    return Continuations(
         pipeline.denoiser,
         pipeline.grid,
         states=guided.states,
         steps=guided.steps,
         samples=samples.to(guided.states.device),
-        votes=query.votes,
         noise=noise,
-        budget_share=guided.budget_share,
     )
 
 
 def purify(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
-    """Run ADDS with K votes: guided until the budget is spent, then unguided to the end."""
-    return _continue(pipeline, query, samples, noise, guide(pipeline, query, samples, noise))
+    """Run ADDS with all K votes: guided until the budget is spent, then unguided to the end."""
+    guided = guide(pipeline, query, samples, noise)
+    return _continuations(pipeline, samples, noise, guided).run(query.all_votes)
 
 
 def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
-    """Classify the image at the end of every continuation, and the one-shot image where they part."""
+    """Classify the image at the end of every continuation that can change the outcome, and where they part."""
     guided = guide(pipeline, query, samples, noise)
-    purified = _continue(pipeline, query, samples, noise, guided)
-    ballots = classify(pipeline, query, purified, contained={"adds_oneshot": purified.first})
-    return guided.record_in(ballots, pipeline.grid)
+    continuations = _continuations(pipeline, samples, noise, guided)
+    ballots = poll(pipeline, query, samples, continuations.run, budget_share=guided.budget_share)
+    oneshot = pipeline.classifier.predict(continuations.first)
+    return guided.record_in(replace(ballots, contained={"adds_oneshot": oneshot}), pipeline.grid)
 
 
 def guided_steps(grid: Grid, *, sigma: float, guidance_scale: float) -> int:

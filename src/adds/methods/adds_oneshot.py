@@ -11,24 +11,25 @@ from adds.methods.base import Ballots, Query, Work, classify
 from adds.models.pipeline import Pipeline
 
 
-def _finish(pipeline: Pipeline, guided: Guided) -> Purified:
+def _finish(pipeline: Pipeline, guided: Guided) -> Tensor:
     """Predict x0 once where guidance ended."""
     images = torch.empty_like(guided.states)
     for step in guided.steps.unique().tolist():
         reached = guided.steps == step
         images[reached] = pipeline.denoiser.predict(guided.states[reached], pipeline.grid, step).x0
-    return one_each(images, budget_share=guided.budget_share)
+    return images
 
 
 def purify(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
     """Guide until the budget is spent, then denoise in one shot."""
-    return _finish(pipeline, guide(pipeline, query, samples, noise))
+    return one_each(_finish(pipeline, guide(pipeline, query, samples, noise)))
 
 
 def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
     """Classify the one-shot image."""
     guided = guide(pipeline, query, samples, noise)
-    return guided.record_in(classify(pipeline, query, _finish(pipeline, guided), contained={}), pipeline.grid)
+    ballots = classify(pipeline, _finish(pipeline, guided), budget_share=guided.budget_share)
+    return guided.record_in(ballots, pipeline.grid)
 
 
 def work(_schedule: Schedule, grid: Grid, query: Query) -> Work:

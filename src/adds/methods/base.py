@@ -2,7 +2,7 @@
 
 import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from adds.diffusion.noise import SHARED, Noise
 from adds.diffusion.reverse import Purified
 from adds.diffusion.schedule import Grid, Schedule
+from adds.methods.majority import UNCAST, always_cast, undecided
 from adds.models.pipeline import Pipeline
 from adds.registry import METHODS
 
@@ -44,6 +45,11 @@ class Query:
         if not 0 <= self.guidance_scale <= 1:
             raise ValueError(f"guidance_scale is {self.guidance_scale}: it must be in [0, 1]")
 
+    @property
+    def all_votes(self) -> range:
+        """The votes' numbers."""
+        return range(1, self.votes + 1)
+
     def option(self, method: str, name: str) -> str:
         """Return the value of a method's option, or its default."""
         allowed = METHODS[method].options[name]
@@ -57,25 +63,25 @@ class Query:
 class Ballots:
     """What a batch of samples voted for.
 
-    ``classes`` are the classes of each sample's votes (int64 [n, votes]), in the votes' order; ``contained`` those
-    of methods whose samples these ones hold ([n] each, by name). Of all evaluations ``vote_evaluations`` were made
-    after the point where votes part: of K votes, any k alone would have cost the rest and k / K of these.
-    ``budget_share`` is the largest share of the privacy budget that any coordinate of any trajectory spent. For
-    guided methods, ``stop_timestep`` ([n]) is the timestep of the state at which a trajectory's budget was spent, and
-    ``spent_before`` ([n]) the share of coordinates that had spent theirs before the last guided step.
+    ``classes`` are the classes of each sample's votes (int64 [n, votes]), in the votes' order, and UNCAST where a vote
+    wasn't cast; ``contained`` those of methods whose samples these ones hold ([n] each, by name). Of all evaluations
+    ``vote_evaluations`` were made after the point where votes part, for all ballots that were cast. ``budget_share`` is
+    the largest share of the privacy budget that any coordinate of any trajectory spent. For guided methods,
+    ``stop_timestep`` ([n]) is the timestep of the state at which a trajectory's budget was spent, and ``spent_before``
+    ([n]) the share of coordinates that had spent theirs before the last guided step.
     """
 
     classes: Tensor
-    contained: Mapping[str, Tensor]
-    vote_evaluations: int
     budget_share: float
+    vote_evaluations: int = 0
+    contained: Mapping[str, Tensor] = field(default_factory=dict)
     stop_timestep: Tensor | None = None
     spent_before: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Work:
-    """Evaluations per sample: of the diffusion model and of the classifier."""
+    """Evaluations per sample, of the diffusion model and of the classifier: at most, because not all votes are cast."""
 
     diffusion: float
     classifier: float
@@ -88,7 +94,7 @@ class Method(Protocol):
         """Cast the votes of the samples with the given numbers (int64 [n]) of one image, from that image's noise."""
 
     def work(self, schedule: Schedule, grid: Grid, query: Query) -> Work:
-        """Return what one sample costs."""
+        """Return what one sample costs at most."""
 
 
 def method(name: str) -> Method:
@@ -98,16 +104,35 @@ def method(name: str) -> Method:
     return cast("Method", importlib.import_module(f"adds.methods.{name}"))
 
 
-def classify(pipeline: Pipeline, query: Query, purified: Purified, contained: Mapping[str, Tensor]) -> Ballots:
-    """Let the classifier vote on purified images, and on those of contained methods."""
-    found = pipeline.classifier.predict(purified.images)
-    classes = torch.empty(len(purified.first), query.votes, dtype=torch.long, device=found.device)
-    shared = purified.vote == SHARED
-    classes[purified.owner[shared]] = found[shared][:, None]
-    classes[purified.owner[~shared], purified.vote[~shared] - 1] = found[~shared]
-    return Ballots(
-        classes=classes,
-        contained={name: pipeline.classifier.predict(images) for name, images in contained.items()},
-        vote_evaluations=purified.vote_evaluations,
-        budget_share=purified.budget_share,
-    )
+Run = Callable[[Sequence[int], Tensor], Purified]
+"""Denoises the votes with given numbers of the samples at given positions of a batch (int64 [m])."""
+
+
+def classify(pipeline: Pipeline, images: Tensor, *, budget_share: float) -> Ballots:
+    """Let the classifier cast the one ballot of every sample, on an image for each."""
+    return Ballots(pipeline.classifier.predict(images)[:, None], budget_share)
+
+
+def poll(pipeline: Pipeline, query: Query, samples: Tensor, run: Run, *, budget_share: float) -> Ballots:
+    """Let the classifier vote on the images that ``run`` denoises, as long as a vote can change a sample's outcome.
+
+    Ballots that no sample can be decided without are cast at once. Then, round by round, every sample that is still
+    undecided casts one more: all of the batch together, so that the networks' batches stay full. A vote's noise is its
+    own, so its ballot doesn't depend on which others are cast, and predictions are those of all K votes.
+    """
+    device = pipeline.denoiser.device
+    classes = torch.full((len(samples), query.votes), UNCAST, device=device)
+    owners = torch.arange(len(samples), device=device)
+    done = vote_evaluations = 0
+    for wanted in range(always_cast(query.votes), query.votes + 1):
+        purified = run(query.all_votes[done:wanted], owners)
+        found = pipeline.classifier.predict(purified.images)
+        shared = purified.vote == SHARED
+        classes[purified.owner[shared], done:wanted] = found[shared][:, None]
+        classes[purified.owner[~shared], purified.vote[~shared] - 1] = found[~shared]
+        vote_evaluations += purified.vote_evaluations
+        open_ = undecided(classes[owners, :wanted].cpu().numpy(), query.votes)
+        owners, done = owners[torch.from_numpy(open_).to(device)], wanted
+        if len(owners) == 0:
+            break
+    return Ballots(classes, budget_share, vote_evaluations)

@@ -18,12 +18,12 @@ def purify(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> P
     schedule = pipeline.denoiser.schedule
     grid = schedule.respaced([schedule.first_as_noisy_as(query.sigma)])
     x_t = float(grid.alphas_bar[0]) ** 0.5 * noised(pipeline, query, samples, noise)
-    return one_each(pipeline.denoiser.predict(x_t, grid, 0).x0, budget_share=1.0)
+    return one_each(pipeline.denoiser.predict(x_t, grid, 0).x0)
 
 
 def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
     """Classify the denoised image."""
-    return classify(pipeline, query, purify(pipeline, query, samples, noise), contained={})
+    return classify(pipeline, purify(pipeline, query, samples, noise).images, budget_share=1.0)
 
 
 def work(_schedule: Schedule, _grid: Grid, _query: Query) -> Work:

@@ -1,12 +1,12 @@
-"""DensePure: noise once, denoise K times along the chain, take the majority vote."""
+"""DensePure: noise once, denoise up to K times along the chain, take the majority vote."""
 
 import torch
 from torch import Tensor
 
 from adds.diffusion.noise import Noise
-from adds.diffusion.reverse import Purified, denoise_unguided
+from adds.diffusion.reverse import Continuations, Purified
 from adds.diffusion.schedule import Grid, Schedule
-from adds.methods.base import Ballots, Query, Work, classify
+from adds.methods.base import Ballots, Query, Work, poll
 from adds.methods.rs import noised
 from adds.models.pipeline import Pipeline
 
@@ -25,25 +25,28 @@ def entry(schedule: Schedule, grid: Grid, query: Query) -> tuple[Grid, int]:
     return chain, len(chain) - 1
 
 
-def purify(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
-    """Run ``query.votes`` independent reverse chains from one noised image."""
+def _chains(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Continuations:
+    """Return the independent reverse chains from one noised image."""
     chain, step = entry(pipeline.denoiser.schedule, pipeline.grid, query)
     states = float(chain.alphas_bar[step]) ** 0.5 * noised(pipeline, query, samples, noise)
-    return denoise_unguided(
+    return Continuations(
         pipeline.denoiser,
         chain,
         states=states,
         steps=torch.full((len(states),), step, device=states.device),
         samples=samples.to(states.device),
-        votes=query.votes,
         noise=noise,
-        budget_share=1.0,
     )
 
 
+def purify(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
+    """Run all ``query.votes`` chains."""
+    return _chains(pipeline, query, samples, noise).run(query.all_votes)
+
+
 def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
-    """Classify the image at the end of every chain."""
-    return classify(pipeline, query, purify(pipeline, query, samples, noise), contained={})
+    """Classify the image at the end of every chain that can change the outcome."""
+    return poll(pipeline, query, samples, _chains(pipeline, query, samples, noise).run, budget_share=1.0)
 
 
 def work(schedule: Schedule, grid: Grid, query: Query) -> Work:

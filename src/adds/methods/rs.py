@@ -3,7 +3,6 @@
 from torch import Tensor
 
 from adds.diffusion.noise import Noise
-from adds.diffusion.reverse import one_each
 from adds.diffusion.schedule import Grid, Schedule, model_sigma, to_model
 from adds.methods.base import Ballots, Query, Work, classify
 from adds.models.pipeline import Pipeline
@@ -18,8 +17,7 @@ def noised(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> T
 
 def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
     """Give the noised image itself to the classifier."""
-    images = noised(pipeline, query, samples, noise)
-    return classify(pipeline, query, one_each(images, budget_share=1.0), contained={})
+    return classify(pipeline, noised(pipeline, query, samples, noise), budget_share=1.0)
 
 
 def work(_schedule: Schedule, _grid: Grid, _query: Query) -> Work:

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from adds.data.digits import Digits
 from adds.diffusion.denoiser import Denoiser, Network
 from adds.diffusion.noise import Noise
-from adds.diffusion.reverse import denoise_unguided
+from adds.diffusion.reverse import Continuations
 from adds.diffusion.schedule import Schedule, evenly_spaced, to_model
 from adds.models.classifiers.small import SmallClassifier
 from adds.models.unet import build_unet
@@ -135,17 +135,15 @@ def generate(
     grid = schedule.respaced(evenly_spaced(steps, len(schedule)))
     noise = Noise(seed=seed, stage="selection", image=0, sigma=1.0, device=device)
     samples = torch.arange(count, device=device)
-    purified = denoise_unguided(
+    continuations = Continuations(
         Denoiser(network, schedule, device=device),
         grid,
         states=noise.normal(shape, samples=samples, timestep=len(schedule)),
         steps=torch.full((count,), len(grid) - 1, device=device),
         samples=samples,
-        votes=1,
         noise=noise,
-        budget_share=0.0,
     )
-    return purified.images
+    return continuations.run([1]).images
 
 
 def accuracy(network: nn.Module, data: Digits) -> float:

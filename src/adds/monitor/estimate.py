@@ -4,7 +4,9 @@ Evaluations follow from the methods' steps, operations per evaluation from the n
 memory, on torch's meta device), seconds from what has been measured or from a stated speed.
 """
 
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,14 @@ from adds.experiment import Experiment
 from adds.methods.base import Query, Work, method
 from adds.models.pipeline import classifier_kind
 from adds.models.unet import build_unet
+from adds.monitor.expected import expected_samples
 from adds.registry import in_order, title
+from adds.sampling.job import SETTING
+from adds.sampling.replay import PAPER_N, PAPER_N0
+from adds.sampling.stopping import LABEL_QUESTIONS, Certified, Question, SampleSize, Stop
 
 TERA = 1e12
+START_UP_SHARE = 0.05
 
 
 def operations(network: nn.Module, *inputs: torch.Tensor) -> int:
@@ -47,13 +54,17 @@ def operations_of(networks: Mapping[str, Any]) -> Work:
     return Work(of_unet, operations(network, torch.empty(size, device="meta")))
 
 
-def measured_seconds(counts: Iterable[Path | str]) -> dict[tuple[str, float, int], float]:
+def read_counts(files: Iterable[Path | str]) -> pd.DataFrame:
+    """Read the counts that are there already."""
+    parts = [pd.read_parquet(path) for path in files]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def measured_seconds(counts: pd.DataFrame) -> dict[tuple[str, float, int], float]:
     """Return seconds per sample of the settings that have counts already: each as if it had run alone."""
-    parts = [pd.read_parquet(path) for path in counts]
-    if not parts:
+    if counts.empty:
         return {}
-    table = pd.concat(parts)
-    table = table.assign(samples=table["n0"] + table["n"]).groupby(["method", "sigma", "votes"])
+    table = counts.assign(samples=counts["n0"] + counts["n"]).groupby(SETTING)
     sums = table[["seconds", "samples"]].sum()
     return {
         (str(method), float(sigma), int(votes)): float(row.seconds / row.samples)
@@ -61,8 +72,8 @@ def measured_seconds(counts: Iterable[Path | str]) -> dict[tuple[str, float, int
     }
 
 
-def estimate(experiment: Experiment, counts: Iterable[Path | str] = ()) -> pd.DataFrame:
-    """Estimate every setting of an experiment: one row each.
+def estimate(experiment: Experiment, counts: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Estimate every setting of an experiment: one row each, with its numbers of samples at most.
 
     ``hours_alone`` is what its jobs would take with nothing shared; ``hours`` is zero for those that read the
     samples of their family's leader. ``measured`` tells whether seconds per sample come from ``counts``.
@@ -72,8 +83,8 @@ def estimate(experiment: Experiment, counts: Iterable[Path | str] = ()) -> pd.Da
     schedule = Schedule.named(diffusion["schedule"], diffusion["timesteps"])
     grid = schedule.respaced(evenly_spaced(diffusion["steps"], len(schedule)))
     each = operations_of({"diffusion": diffusion, "classifier": config["classifier"]})
-    measured = measured_seconds(counts)
-    samples = experiment.images * (sampling["n0"] + sampling["n"])
+    measured = measured_seconds(pd.DataFrame() if counts is None else counts)
+    samples = experiment.images * (experiment.n0 + sampling["n"])
     blank = torch.zeros(1, 1, 1)
     rows = []
     for setting in experiment.settings():
@@ -110,6 +121,97 @@ def estimate(experiment: Experiment, counts: Iterable[Path | str] = ()) -> pd.Da
     return table
 
 
+def start_up(experiment: Experiment) -> float:
+    """Return the hours that jobs take to load their networks; those that only read their leader's samples don't."""
+    loading = sum(not experiment.reads_only(setting) for setting in experiment.settings()) * len(experiment.shards())
+    return float(loading * experiment.config["estimate"]["start_up"] / 3600)
+
+
+def expected_hours(experiment: Experiment, table: pd.DataFrame, expected: pd.DataFrame) -> "pd.Series[float]":
+    """Return the hours that sampling is expected to take, by shape of the distribution (part, spread)."""
+    joined = expected.merge(table[[*SETTING, "seconds_per_sample"]], on=SETTING)
+    hours = joined["drawn"] * joined["seconds_per_sample"] * experiment.images / 3600
+    return hours.groupby([joined["part"], joined["spread"]]).sum()
+
+
+def better_job_size(experiment: Experiment, hours: float) -> int:
+    """Return how many images a job needs so that loading networks takes at most a twentieth of the sampling."""
+    per_job = START_UP_SHARE * hours / len(experiment.settings()) / experiment.images * 3600
+    return min(experiment.images, math.ceil(float(experiment.config["estimate"]["start_up"]) / per_job))
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Something else that could be asked, with at most so many samples."""
+
+    name: str
+    questions: tuple[Question, ...]
+    most: int = PAPER_N
+
+
+OFFERS = (
+    Offer("the label: majority, and top", tuple(LABEL_QUESTIONS.values())),
+    Offer("the same with n = 2,000", tuple(LABEL_QUESTIONS.values()), most=2000),
+    Offer("cohen at r = 0", (Certified("cohen", 0.0),)),
+    Offer("pair at r = 0", (Certified("pair", 0.0),)),
+    Offer("pair and cohen at r = 0", (Certified("pair", 0.0), Certified("cohen", 0.0))),
+)
+
+
+def sequential_summary(experiment: Experiment, table: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame) -> str:
+    """Write what sequential sampling is expected to cost, for what was asked and for other questions."""
+    sampling = experiment.config["sampling"]
+    asked = SampleSize.from_settings(experiment.sampling())
+    expected = expected_samples(experiment, asked, counts, paper)
+    known = len(expected.drop_duplicates(SETTING)) if len(expected) else 0
+    if known < len(table):
+        return (
+            f"Of {len(table) - known} of {len(table)} settings nothing is known that would tell how many samples they "
+            "need: they have no counts yet, and the paper's tables don't have them."
+        )
+    hours, loading = expected_hours(experiment, table, expected), start_up(experiment)
+    per_setting = expected.groupby(SETTING)[["alone", "drawn"]].mean().reset_index()
+    joined = table.merge(per_setting, on=SETTING)
+    joined["hours_expected"] = joined["drawn"] * joined["seconds_per_sample"] * experiment.images / 3600
+    lines = ["| method | expected samples per image, by sigma | hours |", "|---|---|---|"]
+    for name, votes in in_order(zip(joined["method"], joined["votes"], strict=True)):
+        rows = joined[(joined["method"] == name) & (joined["votes"] == votes)]
+        samples = " / ".join(f"{value:,.0f}" for value in rows["alone"])
+        lines.append(f"| {title(name, votes)} | {samples} | {rows['hours_expected'].sum():,.1f} |")
+    total = hours.mean() + loading
+    lines += [
+        "",
+        f"Expected: {total:,.0f} hours ({hours.min() + loading:,.0f} to {hours.max() + loading:,.0f}), of which "
+        f"{loading:,.1f} for loading networks: {len(experiment.shards()) * len(experiment.settings()):,} jobs of "
+        f"{experiment.config['images_per_job']} images, {experiment.config['estimate']['start_up']:g} s each. "
+        f"images_per_job: {better_job_size(experiment, hours.mean())} would do for a twentieth of the sampling.",
+        f"It rests on {_origin(experiment, counts)}. Samples that a family's leader has drawn cost the others nothing.",
+        f"One image costs {total / experiment.images:,.2f} hours in all settings: 10 / 50 / 100 / 500 hours buy "
+        + " / ".join(f"{budget * experiment.images / total:,.0f}" for budget in (10, 50, 100, 500))
+        + " images (dataset.images). Leave out methods or sigmas by the table above.",
+        "",
+        f"| what could be asked (alpha = {sampling['alpha']}, n = {PAPER_N:,}) | hours, expected | range |",
+        "|---|---|---|",
+    ]
+    for offer in OFFERS:
+        size = SampleSize(PAPER_N0, offer.most, sampling["alpha"], Stop(offer.questions))
+        found = expected_hours(experiment, table, expected_samples(experiment, size, counts, paper))
+        lines.append(f"| {offer.name} | {found.mean():,.0f} | {found.min():,.0f} to {found.max():,.0f} |")
+    most = int(table["samples"].iloc[0] // experiment.images)
+    lines.append(f"| a fixed run of {most:,} samples | {table['hours'].sum():,.0f} | |")
+    return "\n".join(lines)
+
+
+def _origin(experiment: Experiment, counts: pd.DataFrame) -> str:
+    counted = len(counts.drop_duplicates(SETTING)) if len(counts) else 0
+    parts = [f"the counts of {counted} settings"] if counted else []
+    if counted < len(experiment.settings()):
+        parts.append(
+            "made-up images that agree with the paper's two tables: the range is over six shapes of their distribution"
+        )
+    return " and on ".join(parts)
+
+
 def summary(table: pd.DataFrame, experiment: Experiment) -> str:
     """Write the estimate for the terminal: a row per method, the total, and what it rests on."""
     config = experiment.config
@@ -138,12 +240,16 @@ def summary(table: pd.DataFrame, experiment: Experiment) -> str:
     )
     sigmas = " / ".join(f"{sigma:g}" for sigma in config["sigmas"])
     most = " at most: sequential sampling stops earlier" if sampling["mode"] == "sequential" else ""
+    each = table["samples"].iloc[0] // experiment.images
     lines += [
         "",
-        f"{experiment.images} images x {sampling['n0'] + sampling['n']:,} samples{most}. "
+        f"{experiment.images} images x {each:,} samples{most}. "
         f"Evaluations per sample stand for sigma {sigmas}. Hours are of one device, from {basis}.",
         "Hours alone: what the jobs would take if methods of one family didn't share their samples.",
+        f"Loading networks takes {start_up(experiment):,.1f} hours more ({config['estimate']['start_up']:g} s a job).",
     ]
+    if (table["votes"] > 1).any():
+        lines.append("Several votes take so many evaluations at most: those that can't change the outcome aren't cast.")
     if table.attrs["classifier_unknown"] and not table["measured"].all():
         lines.append("The classifier's own operations are not counted: what it is shows only when it is there.")
     return "\n".join(lines)

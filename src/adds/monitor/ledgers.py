@@ -78,7 +78,7 @@ def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
 def why(experiment: Experiment, store: Path | str = LEDGERS) -> str:
     """Say for every family and sigma what is on record of an experiment's images, and what keeps it from use."""
     recorded = families(store, _images(experiment))
-    per_image = experiment.config["sampling"]["n0"] + experiment.config["sampling"]["n"]
+    per_image = experiment.n0 + experiment.config["sampling"]["n"]
     lines = []
     for setting in experiment.settings():
         if not experiment.leads(setting):

@@ -94,20 +94,20 @@ def paired_table(of_images: pd.DataFrame, reference: tuple[str, int]) -> pd.Data
 def bounds_table(both: pd.DataFrame) -> pd.DataFrame:
     """Return per setting: certified accuracy at r = 0 and mean radius by either bound, beside clean accuracy.
 
-    ``both`` holds the certificates of the same counts by ``cohen`` and by ``two_sided``. An image that isn't
-    certified rightly counts with radius 0.
+    ``both`` holds the certificates of the same counts by ``cohen`` and by ``pair``. An image that isn't certified
+    rightly counts with radius 0.
     """
     certified = is_certified(both)
     table = both.assign(certified=certified, radius=both["radius"].where(certified, 0.0))
-    grouped = table.groupby([*SETTING, "bound"])[["certified", "radius", "correct"]].mean()
+    grouped = table.groupby([*SETTING, "bound"])[["certified", "radius", "top_correct"]].mean()
     wide = grouped.unstack("bound")
     return pd.DataFrame(
         {
             "images": table.groupby(SETTING)["number"].nunique(),
             "cohen": wide["certified", "cohen"],
-            "two_sided": wide["certified", "two_sided"],
-            "clean": wide["correct", "cohen"],
+            "pair": wide["certified", "pair"],
+            "clean": wide["top_correct", "cohen"],
             "radius_cohen": wide["radius", "cohen"],
-            "radius_two_sided": wide["radius", "two_sided"],
+            "radius_pair": wide["radius", "pair"],
         }
     ).reset_index()

@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from adds.experiment import asks_label
 from adds.registry import METHODS, OPTIONS
-from adds.sampling.job import KEY, SETTING, whole_identity
+from adds.sampling.job import KEY, RAISED_CAP, SETTING, whole_identity
 
 COUNTED = {"label", "counts_selection", "counts_estimation", "n0", "n", "stopped", "budget_share"}
 COLUMNS = {*KEY, *COUNTED, "pixels", "identity", "device_kind"}
@@ -91,7 +92,9 @@ def _check_samples(counts: pd.DataFrame, sampling: Mapping[str, Any]) -> None:
     if sampling["mode"] == "fixed":
         wrong = counts[(counts["n0"] != n0) | (counts["n"] != n) | (counts["stopped"] != "fixed")]
     else:
-        wrong = counts[(counts["n0"] > n0) | (counts["n"] > n) | (counts["stopped"] == "fixed")]
+        selected = counts["n0"].between(1, n0) if not asks_label(sampling) else counts["n0"] == 0
+        capped = counts["stopped"].isin(["cap", RAISED_CAP]) & (counts["n"] != n)
+        wrong = counts[~selected | (counts["n"] > n) | capped | (counts["stopped"] == "fixed")]
     if len(wrong):
         row = wrong.iloc[0]
         raise ForeignCountsError(

@@ -85,6 +85,17 @@ def write(table: pd.DataFrame, cells: Cells, *, value: str, note: str, stem: Pat
     stem.with_suffix(".tex").write_text(f"% {note}\n" + mark + latex(cells, best, sigmas))
 
 
+def partial_mark(rows: pd.DataFrame, partial_of: int | None) -> str:
+    """Say of tables of partial results how many images they rest on; ``rows`` has one per image and setting."""
+    if partial_of is None:
+        return ""
+    sizes = rows.groupby(SETTING).size()
+    return (
+        f"PARTIAL: cells rest on {sizes.min()} to {sizes.max()} of {partial_of} images, not the same everywhere, "
+        "and sequential sampling finishes easy ones first. "
+    )
+
+
 def write_note(note: str, *, stem: Path | str) -> None:
     """Write a note in all formats, in place of a table that can't be made."""
     write(pd.DataFrame(columns=["sigma"]), {}, value="", note=note, stem=stem, partial=True)
@@ -116,11 +127,12 @@ def paired_cells(table: pd.DataFrame) -> Cells:
 
 
 def bounds_cells(table: pd.DataFrame) -> Cells:
-    """Write certified accuracy by cohen and by two_sided, then clean accuracy, all in percent."""
+    """Write certified accuracy by cohen and by pair in percent, then clean accuracy, then both mean radii."""
     return {
         (Variant(row.method, row.votes), row.sigma): (
-            f"{100 * row.cohen:.1f} → {100 * row.two_sided:.1f}"
+            f"{100 * row.cohen:.1f} → {100 * row.pair:.1f}"
             + ("" if pd.isna(row.clean) else f" ({100 * row.clean:.1f})")
+            + f", r {row.radius_cohen:.3f} → {row.radius_pair:.3f}"
         )
         for row in table.itertuples()
     }

@@ -33,6 +33,9 @@ KEY = [*SETTING, "number"]
 LEDGER_IS = "samples are recorded in"
 """What a job logs before the path of its ledger, for `adds.monitor.status`."""
 
+RAISED_CAP = "raised cap"
+"""Why sampling stopped where the most samples were not fixed beforehand: the cap's own test is then not allowed."""
+
 Progress = Callable[[int], None]
 """Called with the number of samples that have just been counted."""
 
@@ -90,7 +93,7 @@ class Tally:
 class Counter:
     """Counts the samples of one variant; ``draw`` makes those that no ledger holds.
 
-    ``chunk_size`` samples are drawn, and written to disk, at once.
+    At most ``chunk_size`` samples are drawn, and written to disk, at once.
     """
 
     variant: Variant
@@ -105,17 +108,19 @@ class Counter:
         stage: Stage,
         limit: int,
         rule: Rule | None = None,
+        look_every: int | None = None,
         ledgers: FamilyLedgers | None = None,
         progress: Progress | None = None,
     ) -> Tally:
         """Count the classes of ``limit`` samples, or of fewer where ``rule`` stops earlier.
 
-        The rule is asked after every ``chunk_size`` samples. What the family's ledgers hold is taken from there; the
-        rest is drawn and added to them. Samples that two chunks hold are the same, and count once.
+        The rule is asked after every ``look_every`` samples, or after every chunk. What the family's ledgers hold is
+        taken from there; the rest is drawn and added to them. Samples that two chunks hold are the same, and count
+        once.
         """
-        tally = Tally(np.zeros(self.classes, dtype=np.int64))
+        tally, step = Tally(np.zeros(self.classes, dtype=np.int64)), look_every or self.chunk_size
         while tally.samples < limit and not tally.stopped:
-            before, look = tally.samples, min(tally.samples + self.chunk_size, limit)
+            before, look = tally.samples, min(tally.samples + step, limit)
             self._find(tally, picture, stage, look, ledgers)
             if tally.samples < look:
                 chunk = self.draw(picture, stage=stage, first=tally.samples, count=look - tally.samples)
@@ -165,6 +170,27 @@ def provenance(identity: Mapping[str, Any], device: Device) -> dict[str, Any]:
     }
 
 
+def select(counter: Counter, picture: Picture, size: SampleSize, **sources: Any) -> Tally:
+    """Count the selection samples: none where the class in question is the label."""
+    return counter.count(
+        picture,
+        stage="selection",
+        limit=0 if size.asks_label else size.n0,
+        rule=size.selection_rule(),
+        look_every=size.selection_look(counter.chunk_size),
+        **sources,
+    )
+
+
+def label_of(picture: Picture) -> int:
+    """Return an image's label, for a run that asks about labels."""
+    if picture.label is None:
+        raise ValueError(
+            f"image {picture.number} has no label, and sampling.stop.questions ask about labels: ask about bounds"
+        )
+    return picture.label
+
+
 def run_job(
     counter: Counter,
     images: Images,
@@ -183,10 +209,11 @@ def run_job(
     with tqdm(total=len(images) * (size.n0 + size.n), desc=name, unit="sample", mininterval=interval) as bar:
         for position, picture in enumerate(images, start=1):
             sources = {"ledgers": ledgers, "progress": bar.update}
-            selection = counter.count(picture, stage="selection", limit=size.n0, rule=size.selection_rule(), **sources)
-            prediction = int(selection.counts.argmax())
+            selection = select(counter, picture, size, **sources)
+            about = label_of(picture) if size.asks_label else int(selection.counts.argmax())
+            cap = "cap" if not size.asks_label or ledgers.fix_cap(picture, size.n) else RAISED_CAP
             estimation = counter.count(
-                picture, stage="estimation", limit=size.n, rule=size.estimation_rule(prediction, sigma), **sources
+                picture, stage="estimation", limit=size.n, rule=size.estimation_rule(about, sigma), **sources
             )
             bar.total -= size.n0 + size.n - selection.samples - estimation.samples
             rows.append(
@@ -200,7 +227,7 @@ def run_job(
                     "counts_estimation": estimation.counts.tolist(),
                     "n0": selection.samples,
                     "n": estimation.samples,
-                    "stopped": estimation.stopped,
+                    "stopped": cap if estimation.stopped == "cap" else estimation.stopped,
                     "evaluations": selection.evaluations + estimation.evaluations,
                     "seconds": selection.seconds + estimation.seconds,
                     "budget_share": max(selection.budget_share, estimation.budget_share),

@@ -10,13 +10,14 @@ One store holds the ledgers of all experiments:
     results/ledger/{family}-sigma{sigma}-{identity}/{images}-{method}{votes}.jsonl
 
 A folder is a family's: its members, ADDS with any number of votes and ADDS without unguided denoising for instance,
-read each other's samples, because a chunk keeps every vote of every sample. Its name ends in a checksum of everything
+read each other's samples, because a chunk keeps every vote that was cast. Its name ends in a checksum of everything
 that determines a ballot. A file is one writing job's, named by the images that it is for, which its first line lists.
 A sample is found by its image's number and pixels: the order of a list, the size of a job or the name of an experiment
 don't matter, and folders of two sites can be copied into one.
 """
 
 import base64
+import contextlib
 import errno
 import fcntl
 import json
@@ -50,11 +51,11 @@ PER_MILLE = 1000
 class Chunk:
     """Samples ``first_sample``, ``first_sample + 1``, ... of one image in one stage, and what they cost.
 
-    ``ballots`` [samples, votes] are the classes voted for, in the votes' order; ``contained`` [samples] those of
-    methods that the drawing method contains, by name. ``image`` is the image's number, ``pixels`` its checksum. For
-    guided methods ``stop_timestep`` [samples] is the timestep of the state at which the budget was spent, and
-    ``spent_before`` [samples] the share (in thousandths) of coordinates that had spent theirs before the last guided
-    step; both are empty for the others.
+    ``ballots`` [samples, votes] are the classes voted for, in the votes' order, and UNCAST (`adds.methods.majority`)
+    where a vote wasn't cast; ``contained`` [samples] those of methods that the drawing method contains, by name.
+    ``image`` is the image's number, ``pixels`` its checksum. For guided methods ``stop_timestep`` [samples] is the
+    timestep of the state at which the budget was spent, and ``spent_before`` [samples] the share (in thousandths) of
+    coordinates that had spent theirs before the last guided step; both are empty for the others.
     """
 
     method: str
@@ -271,15 +272,14 @@ class FamilyLedgers:
         self._likely = [self.path]
         if leader is not None and leader != variant:
             self._likely.append(self.folder / f"{job}-{leader.method}{leader.votes}.jsonl")
-        self._levels = iter((self._open_likely, self._open_others, self._open_own))
+        self._levels = [self._open_likely, self._open_others, self._open_own]
         self._opened: dict[Path, Ledger] = {}
 
     def search(self, *, to_write: bool) -> bool:
         """Look further for samples; False where there is nowhere left to look, and what is missing must be drawn."""
-        level = next(self._levels, None)
-        if level is None or (level == self._open_own and not to_write):
+        if not self._levels or (self._levels[0] == self._open_own and not to_write):
             return False
-        level()
+        self._levels.pop(0)()
         return True
 
     def _open_likely(self) -> None:
@@ -309,6 +309,23 @@ class FamilyLedgers:
     def append(self, chunk: Chunk) -> None:
         """Write a chunk to the job's own ledger, which `search` has opened for writing."""
         self._opened[self.path].append(chunk)
+
+    def fix_cap(self, picture: Picture, cap: int) -> bool:
+        """Tell whether ``cap``, the most estimation samples of an image, was fixed before the first was drawn.
+
+        It is where it was written down in the family's folder before, or where no sample is on record yet: then it is
+        written down now. Another cap, or samples of a run that had none, may have been looked at.
+        """
+        path = self.folder / "caps" / f"{picture.number}-{picture.checksum}"
+        if not path.exists():
+            while self.search(to_write=False):
+                pass
+            if self.chunks(picture, "estimation"):
+                return False
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError), path.open("x") as file:
+                file.write(f"{cap}\n")
+        return path.read_text() == f"{cap}\n"
 
     def close(self) -> None:
         """Let other processes have the file."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,42 +18,62 @@ from numpy.typing import NDArray
 from adds.registry import Stage, Variant
 from adds.sampling.job import KEY
 from adds.sampling.ledger import Chunk, Classes, open_recorded
-from adds.sampling.stopping import Rule, SampleSize, Stop
+from adds.sampling.stopping import Certified, Question, Rule, SampleSize, Stop
 from adds.sampling.votes import predictions_of
 
 PAPER_N0, PAPER_N = 1000, 10_000
 LOOK_EVERY = 16
+QUESTION = Certified("pair", 0.0)
 
 
 @dataclass(frozen=True)
 class Replay:
-    """How many samples sequential sampling used of those that were recorded, and whether they sufficed."""
+    """How many samples sequential sampling used of those that were recorded, and what it found out.
+
+    ``counts`` are the estimation samples' when it stopped; ``reason`` is None where the recorded ones didn't suffice.
+    """
 
     samples: int
-    decided: bool
-    prediction: int
-    certified: bool
+    about: int
+    counts: NDArray[np.int64]
+    reason: str | None
 
 
-def _look(predictions: Classes, classes: int, rule: Rule) -> tuple[NDArray[np.int64], str | None]:
+def _look(predictions: Classes, classes: int, rule: Rule, every: int) -> tuple[NDArray[np.int64], str | None]:
     """Count samples until the rule stops; return the counts then and its reason (None: they didn't suffice)."""
     counts = np.zeros(classes, dtype=np.int64)
-    for first in range(0, len(predictions), LOOK_EVERY):
-        counts = counts + np.bincount(predictions[first : first + LOOK_EVERY], minlength=classes)
+    for first in range(0, len(predictions), every):
+        counts = counts + np.bincount(predictions[first : first + every], minlength=classes)
         reason = rule(counts)
         if reason is not None:
             return counts, reason
     return counts, None
 
 
-def replay(selection: Classes, estimation: Classes, *, classes: int, sigma: float, alpha: float) -> Replay:
-    """Decide at r = 0 by the two-sided bound, with at most the paper's numbers of samples."""
-    size = SampleSize(PAPER_N0, PAPER_N, alpha, Stop(rule="radii", radii=(0.0,), bound="two_sided"))
-    selected, selected_for = _look(selection, classes, size.selection_rule())
-    prediction = int(selected.argmax())
-    counts, reason = _look(estimation, classes, size.estimation_rule(prediction, sigma))
-    decided = selected_for is not None and reason is not None
-    return Replay(int(selected.sum() + counts.sum()), decided, prediction, reason == "decided")
+def paper_size(*questions: Question, alpha: float) -> SampleSize:
+    """Return the paper's numbers of samples as the most, to be stopped when the questions are answered."""
+    return SampleSize(PAPER_N0, PAPER_N, alpha, Stop(questions))
+
+
+def replay(
+    selection: Classes,
+    estimation: Classes,
+    *,
+    classes: int,
+    sigma: float,
+    size: SampleSize,
+    label: int | None = None,
+) -> Replay:
+    """Look at recorded samples as sequential sampling would have; a label that is asked about needs no selection."""
+    about, selected = label, 0
+    selected_for: str | None = ""
+    if not size.asks_label:
+        found, selected_for = _look(selection, classes, size.selection_rule(), size.selection_look(LOOK_EVERY))
+        about, selected = int(found.argmax()), int(found.sum())
+    if about is None:
+        raise ValueError("the questions are about the label: replay needs it")
+    counts, reason = _look(estimation, classes, size.estimation_rule(about, sigma), LOOK_EVERY)
+    return Replay(selected + int(counts.sum()), about, counts, None if selected_for is None else reason)
 
 
 def sequence(chunks: Iterable[Chunk], variant: Variant) -> Classes:
@@ -68,44 +89,48 @@ def sequence(chunks: Iterable[Chunk], variant: Variant) -> Classes:
     return np.concatenate(parts) if parts else np.empty(0, np.uint16)
 
 
+class Recorded:
+    """The recorded predictions of rows of counts, in the order of their samples."""
+
+    def __init__(self, store: Path | str) -> None:
+        self._ledgers = cache(lambda identity: open_recorded(store, identity))
+
+    def __call__(self, row: Any, stage: Stage) -> Classes:
+        """Return them for one row, or say what to do where some are missing."""
+        found = (ledger.chunks(row.number, row.pixels, stage) for ledger in self._ledgers(row.identity))
+        classes = sequence((chunk for chunks in found for chunk in chunks), Variant(row.method, row.votes))
+        counted = row.n0 if stage == "selection" else row.n
+        if len(classes) < counted:
+            raise LookupError(
+                f"image {row.number} has {len(classes)} {stage} samples of {row.method} on record, not the {counted} "
+                "that were counted: add --forcerun certify to the command that you ran"
+            )
+        return classes
+
+
 def replay_all(counts: pd.DataFrame, certified: pd.DataFrame, store: Path | str, *, alpha: float) -> pd.DataFrame:
     """Replay every image and setting: KEY, samples, decided, p_top, evaluations_per_sample, differs.
 
-    ``certified`` holds the fixed run's certificates by the two-sided bound; ``differs`` tells whether the
-    decision at r = 0 is another one.
+    Sampling is to decide r = 0 by the pair bound. ``certified`` holds the run's own certificates by that bound;
+    ``differs`` tells whether the decision is another one: certified or not, and as which class.
     """
-    ledgers = cache(lambda identity: open_recorded(store, identity))
+    recorded, size = Recorded(store), paper_size(QUESTION, alpha=alpha)
     verdicts = certified.set_index(KEY)
     rows = []
     for row in counts.itertuples():
-
-        def recorded(stage: Stage, row: pd.Series = row) -> Classes:
-            found = (ledger.chunks(row.number, row.pixels, stage) for ledger in ledgers(row.identity))
-            return sequence((chunk for chunks in found for chunk in chunks), Variant(row.method, row.votes))
-
-        selection, estimation = recorded("selection"), recorded("estimation")
-        if len(selection) < row.n0 or len(estimation) < row.n:
-            raise LookupError(
-                f"image {row.number} has {len(selection)} + {len(estimation)} samples of {row.method} on record, not "
-                f"the {row.n0} + {row.n} that were counted: add --forcerun certify to the command that you ran"
-            )
-        found = replay(
-            selection,
-            estimation,
-            classes=len(row.counts_estimation),
-            sigma=row.sigma,
-            alpha=alpha,
-        )
+        selection, estimation = recorded(row, "selection"), recorded(row, "estimation")
+        found = replay(selection, estimation, classes=len(row.counts_estimation), sigma=row.sigma, size=size)
         verdict = verdicts.loc[(row.method, row.sigma, row.votes, row.number)]
-        same = (found.prediction, found.certified) == (verdict["prediction"], not verdict["abstained"])
+        whole = None if verdict["abstained"] else verdict["prediction"]
+        same = (found.about if found.reason == "answered" else None) == whole
         rows.append(
             {
                 **{key: getattr(row, key) for key in KEY},
-                "samples": found.samples if found.decided else PAPER_N0 + PAPER_N,
-                "decided": found.decided,
+                "samples": PAPER_N0 + PAPER_N if found.reason is None else found.samples,
+                "decided": found.reason is not None,
                 "p_top": max(row.counts_estimation) / sum(row.counts_estimation),
                 "evaluations_per_sample": row.evaluations / (row.n0 + row.n),
-                "differs": found.decided and not same,
+                "differs": found.reason is not None and not same,
             }
         )
     return pd.DataFrame(rows)

@@ -21,7 +21,7 @@ def curves(both: pd.DataFrame, variants: list[Variant]) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    """Draw a panel per sigma: solid for two_sided, dotted for cohen."""
+    """Draw a panel per sigma: solid for pair, dotted for cohen."""
     sigmas = sorted(table["sigma"].unique())
     figure, axes = plt.subplots(1, len(sigmas), figsize=(TEXT_WIDTH, 2.4), sharey=True, squeeze=False)
     for axis, sigma in zip(axes[0], sigmas, strict=True):
@@ -32,7 +32,7 @@ def draw(table: pd.DataFrame) -> Figure:
                 100 * curve["accuracy"],
                 where="post",
                 color=line(method, votes).colour,
-                linestyle="-" if bound == "two_sided" else (0, (1, 1.2)),
+                linestyle="-" if bound == "pair" else (0, (1, 1.2)),
                 linewidth=1.6,
                 label=f"{title(method, votes)}, {bound}",
             )
