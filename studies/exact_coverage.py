@@ -28,7 +28,7 @@ Counts = NDArray[np.int64]
 SAMPLES, ALPHAS, POINTS = (12, 20, 30, 50, 80), (0.2, 0.05, 0.01, 0.001), 161
 FEW_SAMPLES = 50
 """Up to how many samples outcomes of four classes are enumerated."""
-HORIZON, STEPS = 60, (0, 1, 25, 50, 100)
+HORIZON, LEADS = 60, (0.0, GRID, 0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,13 @@ def worst_fixed(n: int, alpha: float, rest: Rest, *, points: int) -> Worst:
 
 
 @cache
-def evidence_of_counts(horizon: int, steps: tuple[int, ...]) -> Array:
-    """Return the log evidence against leads of so many steps of the grid, 0 for the gate's ([steps, n, a, b])."""
+def evidence_of_counts(horizon: int, leads: tuple[float, ...]) -> Array:
+    """Return the log evidence against leads of the grid, or the gate's for a lead of 0 ([leads, n, a, b])."""
+    steps = [round(lead / GRID) for lead in leads]
     evidence = np.full((len(steps), *[horizon + 1] * 3), -math.inf)
     for n, a, b in np.ndindex(evidence.shape[1:]):
         if a + b <= n:
-            evidence[:, n, a, b] = np.append(log_evidence_of_lead(a, b), log_evidence_of_leads(a, b, n))[list(steps)]
+            evidence[:, n, a, b] = np.append(log_evidence_of_lead(a, b), log_evidence_of_leads(a, b, n))[steps]
     return evidence
 
 
@@ -189,10 +190,10 @@ def sequential_lines() -> Iterator[str]:
     """Yield the Markdown table of sequential mode, a line as soon as it is known: worst errors as shares of alpha."""
     rests = (ANY, MANY_RIVALS, ONE_RIVAL)
     yield from _header("lead ruled out", rests)
-    for step, evidence in zip(STEPS, evidence_of_counts(HORIZON, STEPS), strict=True):
+    for lead, evidence in zip(LEADS, evidence_of_counts(HORIZON, LEADS), strict=True):
         for alpha in ALPHAS:
-            cases = [worst_sequential(evidence, alpha, rest, step * GRID, points=POINTS) for rest in rests]
-            yield _row(f"{step * GRID:g}", alpha, [case if case.classes else None for case in cases])
+            cases = [worst_sequential(evidence, alpha, rest, lead, points=POINTS) for rest in rests]
+            yield _row(f"{lead:g}", alpha, [case if case.classes else None for case in cases])
 
 
 if __name__ == "__main__":

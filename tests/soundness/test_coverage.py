@@ -62,7 +62,7 @@ def test_exact_tables(monkeypatch):
     monkeypatch.setattr(exact_coverage, "SAMPLES", (8,))
     monkeypatch.setattr(exact_coverage, "HORIZON", 6)
     assert len([*exact_coverage.fixed_lines()]) == 2 + len(exact_coverage.ALPHAS)
-    assert len([*exact_coverage.sequential_lines()]) == 2 + len(exact_coverage.STEPS) * len(exact_coverage.ALPHAS)
+    assert len([*exact_coverage.sequential_lines()]) == 2 + len(exact_coverage.LEADS) * len(exact_coverage.ALPHAS)
     classes = np.array([[0.5, 0.2, 0.3], [0.1, 0.1, 0.8]])
     np.testing.assert_allclose(exact_coverage._probability(exact_coverage.outcomes(8, 3), classes), 1)
     only = np.zeros((9, 9, 9), dtype=bool)
