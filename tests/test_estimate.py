@@ -156,7 +156,7 @@ def test_simulated_images_take_as_long_as_their_question_is_hard():
         samples_needed(majority, asking(Certified(bound, 0.0)), sigma=1.0, chunk=16).mean()
         for bound in ("pair", "cohen")
     )
-    assert by_pair < 100 < by_cohen, "a near-tie with one half is none with the runner-up"
+    assert 5 * by_pair < by_cohen, "a near-tie with one half is none with the runner-up"
 
 
 def test_counts_come_before_made_up_images():

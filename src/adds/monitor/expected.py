@@ -137,7 +137,7 @@ def crowds_of(
     """Return the images of every setting, from its counts or from the paper's tables; none where there is neither."""
     found = {}
     for setting in experiment.settings():
-        key = setting.method, float(setting.sigma), setting.votes
+        key = [setting.method, float(setting.sigma), setting.votes]
         counted = counts[(counts[SETTING] == key).all(axis=1)] if len(counts) else counts
         told = paper[(paper[SETTING] == key).all(axis=1)] if len(paper) else paper
         if len(counted):
