@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from adds.data.images import training_of
-from adds.diffusion.schedule import model_sigma, to_model
+from adds.diffusion.schedule import model_sigma
 from adds.machine.logs import configure_logging
 from adds.machine.memory import keep_freed_memory
 from adds.methods.carlini import denoise
-from adds.models.classifiers.kernel import fit_kernel
 from adds.models.pipeline import classifier_kind, load_pipeline
 from adds.models.training import See, TrainingSettings, train_classifier
 from adds.models.weights import WEIGHTS, describe_model, save_weights
-from adds.registry import KERNELS
 
 logger = logging.getLogger("adds.make_reader")
 
@@ -48,19 +46,14 @@ def seen(recipe: Mapping[str, Any]) -> See:
 
 def make(recipe: Mapping[str, Any], folder: Path) -> None:
     """Leave the reader's weights and description in its folder."""
-    if "reader" not in recipe:
+    if "training" not in recipe:  # it is given, or made of the training images themselves
         classifier_kind(recipe["kind"]).obtain(recipe, folder)
         return
     train, held_out = training_of(recipe["dataset"])
-    if recipe["reader"] in KERNELS:
-        images, labels = to_model(torch.from_numpy(train.images)), torch.from_numpy(train.labels)
-        fitted = fit_kernel(images, labels, recipe["classes"], recipe["sigma"], recipe["reader"], recipe["seed"])
-        save_weights(fitted, folder / WEIGHTS, recipe)
-    else:
-        settings = TrainingSettings(**recipe["training"])
-        network, log = train_classifier(train, held_out, settings=settings, seed=recipe["seed"], see=seen(recipe))
-        logger.info("%.1f%% of held-out images are right", 100 * log[-1]["held_out_accuracy"])
-        save_weights(network, folder / WEIGHTS, recipe)
+    settings = TrainingSettings(**recipe["training"])
+    network, log = train_classifier(train, held_out, settings=settings, seed=recipe["seed"], see=seen(recipe))
+    logger.info("%.1f%% of held-out images are right", 100 * log[-1]["held_out_accuracy"])
+    save_weights(network, folder / WEIGHTS, recipe)
     describe_model(folder, recipe)
 
 

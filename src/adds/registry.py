@@ -246,7 +246,6 @@ CLASSIFIERS = _by_name(
     ClassifierKind("timm", "a timm model, from the hub or with weights of your own"),
     ClassifierKind("small", "the embedded experiment's small network", trainable=True),
     ClassifierKind("python", "a network that a Python file of your own builds"),
-    ClassifierKind("kernel", "Bayes' rule with the training images as the prior: the readers kernel and radius_kernel"),
 )
 
 BOUNDS = _by_name(

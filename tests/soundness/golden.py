@@ -36,7 +36,7 @@ def quadrant(images: torch.Tensor) -> torch.Tensor:
 
 
 def world() -> Pipeline:
-    """A denoiser whose variance differs by coordinate, a classifier of four classes, and readers that differ from it."""
+    """A denoiser whose variance differs by coordinate, a classifier of four classes, and other ones as readers."""
     schedule = Schedule.named("linear", 1000)
     tilted = torch.linspace(-0.6, 0.6, 4).view(1, 1, 2, 2)
     readers = {name: lambda x, shift=shift: quadrant(x + 0.2 * shift) for shift, name in enumerate(READERS, start=1)}

@@ -47,13 +47,6 @@ def reader(dataset: str) -> Reader:
     return cast("Reader", importlib.import_module(f"adds.data.{dataset}"))
 
 
-class Training(Protocol):
-    """Images [n, C, H, W] in [0, 1] with their labels."""
-
-    images: Pixels
-    labels: NDArray[np.int64]
-
-
 def training_of(dataset: str) -> tuple[Any, Any]:
     """Return the images of a data set that networks are trained on, and those that choices rest on."""
     found: tuple[Any, Any] = importlib.import_module(f"adds.data.{dataset}").training()

@@ -70,7 +70,7 @@ class Pipeline:
 
 
 def _not_loaded(_images: Tensor, _timesteps: Tensor | None = None) -> Tensor:
-    raise ValueError("this pipeline was loaded without a network that the method's record doesn't list")
+    raise ValueError("this pipeline was loaded without that network, which the method's record doesn't list")
 
 
 class ClassifierKind(Protocol):
