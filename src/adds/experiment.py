@@ -178,7 +178,7 @@ class Experiment:
             method = METHODS[name]
             if settings["votes"] != [1] and not method.takes_votes:
                 raise ConfigError(f"methods.{name}.votes is {settings['votes']}: {name} has no votes to take, only [1]")
-            keys = ["votes", *method.options, *(["readers"] if method.asks_readers else [])]
+            keys = ["votes", *method.options, *(["readers", "weights"] if method.asks_readers else [])]
             for option, value in settings.items():
                 if option not in keys:
                     raise ConfigError(
@@ -187,7 +187,7 @@ class Experiment:
                 if option in method.options:
                     known(str(value), method.options[option], f"methods.{name}.{option}")
             if method.asks_readers:
-                self._check_readers(name, settings.get("readers"))
+                self._check_readers(name, settings)
         if not self.methods:
             raise ConfigError("methods: every method is null; at least one must have votes")
         if any(self.guided(name) for name in self.methods):
@@ -201,15 +201,21 @@ class Experiment:
             raise ConfigError(f"figures.votes is {config['figures']['votes']}: no method takes so many votes")
 
     @staticmethod
-    def _check_readers(name: str, readers: Any) -> None:
-        """Refuse a list of readers that isn't one."""
-        key, choices = f"methods.{name}.readers", [reader for reader, method in METHODS.items() if method.is_reader]
-        if not isinstance(readers, Mapping) or not readers:
-            raise ConfigError(f"{key} is missing: methods with their weights, as in {{rs_trained: 1, bayes: 1}}")
-        for reader, weight in readers.items():
-            known(reader, choices, key)
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
-                raise ConfigError(f"{key}.{reader} is {json.dumps(weight)}: a weight must be a number above 0")
+    def _check_readers(name: str, settings: Mapping[str, Any]) -> None:
+        """Refuse a list of readers that isn't one, or weights that don't fit it."""
+        key, readers = f"methods.{name}.readers", settings.get("readers")
+        if not isinstance(readers, list) or not readers:
+            raise ConfigError(f"{key} is missing: a list of methods, as in [bayes, rs_trained]")
+        for reader in readers:
+            known(reader, [other for other, method in METHODS.items() if method.is_reader], key)
+        if len(set(readers)) < len(readers):
+            raise ConfigError(f"{key} is {json.dumps(readers)}: it lists something twice; give it more weight instead")
+        weights = settings.get("weights", [1] * len(readers))
+        numbers = isinstance(weights, list) and all(type(weight) in (int, float) and weight > 0 for weight in weights)
+        if not numbers or len(weights) != len(readers):
+            raise ConfigError(
+                f"methods.{name}.weights is {json.dumps(weights)}: it needs a number above 0 for each of {key}"
+            )
 
     def _check_images(self) -> None:
         dataset = self.config["dataset"]
@@ -418,7 +424,8 @@ class Experiment:
     def readers(self, method: str) -> dict[str, float]:
         """Return the methods that a method asks, with their weights."""
         asked = (self.config["methods"].get(method) or {}) if METHODS[method].asks_readers else {}
-        return {name: float(weight) for name, weight in asked.get("readers", {}).items()}
+        names = asked.get("readers", [])
+        return dict(zip(names, map(float, asked.get("weights", [1] * len(names))), strict=True))
 
     def guided(self, method: str) -> bool:
         """Tell whether a method, or one that it asks, needs a guidance scale."""

@@ -69,7 +69,7 @@ class Method:
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What can be configured beside votes, each with its values; the first is the default."""
     asks_readers: bool = False
-    """Whether it asks other methods, which the configuration lists under ``readers``, each with its weight."""
+    """Whether it asks other methods, which the configuration lists under ``readers``, with their ``weights``."""
     is_reader: bool = False
     """Whether such a method may ask it: its module has ``posterior``."""
 
