@@ -125,18 +125,26 @@ def paper(**changes):
         ({"dataset": {"download": {"url": ["x"]}}}, "dataset.download.url: there is no such key, did you mean `urls`?"),
         ({"guidance_scale": {"0.5": 0.8, "0.50": 0.7}}, "two of them are the same sigma"),
         (
-            {"methods": {"consensus": {"votes": [1]}}},
-            "methods.consensus.readers is missing: methods with their weights, as in {rs_trained: 1, bayes: 1}",
+            {"methods": {"consensus": {"votes": [1], "readers": []}}},
+            "methods.consensus.readers is missing: a list of methods, as in [bayes, rs_trained]",
         ),
         (
-            {"methods": {"consensus": {"votes": [1], "readers": {"carlini": 1}}}},
+            {"methods": {"consensus": {"votes": [1], "readers": ["carlini"]}}},
             "methods.consensus.readers: there is no 'carlini', did you mean `carlini_trained`?",
         ),
         (
-            {"methods": {"consensus": {"votes": [1], "readers": {"bayes": 0}}}},
-            "methods.consensus.readers.bayes is 0: a weight must be a number above 0",
+            {"methods": {"consensus": {"votes": [1], "readers": ["bayes", "bayes"]}}},
+            'methods.consensus.readers is ["bayes", "bayes"]: it lists something twice; give it more weight instead',
         ),
-        ({"methods": {"bayes": {"votes": [1], "readers": {}}}}, "methods.bayes.readers: there is no such key"),
+        (
+            {"methods": {"consensus": {"votes": [1], "readers": ["bayes", "rs_trained"], "weights": [1, 0]}}},
+            "methods.consensus.weights is [1, 0]: it needs a number above 0 for each of methods.consensus.readers",
+        ),
+        (
+            {"methods": {"consensus": {"votes": [1], "readers": ["bayes"], "weights": [2, 1]}}},
+            "methods.consensus.weights is [2, 1]: it needs a number above 0 for each of methods.consensus.readers",
+        ),
+        ({"methods": {"bayes": {"votes": [1], "readers": []}}}, "methods.bayes.readers: there is no such key"),
         ({"methods": {"adds_bridge": {"votes": [1], "ending": "both"}}}, "methods.adds_bridge.ending: there is no"),
         (
             {"methods": {"rs_trained": {"votes": [1]}}, "readers": {"noised": None}},
@@ -334,7 +342,8 @@ def test_a_consensus_is_made_by_its_readers():
     """Their networks, code, weights and options are its own; another weight is another identity."""
 
     def consensus(**readers):
-        experiment = digits(methods={"consensus": {"votes": [1], "readers": readers}})
+        asked = {"readers": list(readers), "weights": list(readers.values())}
+        experiment = digits(methods={"consensus": {"votes": [1], **asked}})
         return experiment, experiment.setting("consensus", "0.5", 1)
 
     experiment, setting = consensus(**READERS)

@@ -563,7 +563,7 @@ def test_every_reader_of_a_release_is_made_certified_and_shown(rerun):
             "carlini_trained": {"votes": [1]},
             "bayes": {"votes": [1]},
             "adds_bridge": {"votes": [1, 3]},
-            "consensus": {"votes": [1], "readers": {"rs_trained": 1, "bayes": 2, "adds_bridge": 1}},
+            "consensus": {"votes": [1], "readers": ["rs_trained", "bayes", "adds_bridge"], "weights": [1, 2, 1]},
         },
         "readers": {"noised": few, "denoised": {**few, "weights": {"0.5": "weights/digits/denoised-0.4.safetensors"}}},
     }
