@@ -25,18 +25,16 @@ def time_in_networks(logs: Path, benchmarks: Path) -> list[str]:
 
 
 def verdicts(claims: Path) -> list[str]:
-    """Tell the verdicts on the paper's claims, how many of which kind first; nothing where they weren't tested."""
-    if not claims.exists():
-        return []
-    with claims.open(newline="") as file:
+    """Tell the verdicts on the paper's claims, how many of which kind first."""
+    with claims.with_suffix(".csv").open(newline="") as file:
         found = {row["claim"]: (row["claim_verdict"], row["text"]) for row in csv.DictReader(file)}
-    told = claims.with_suffix(".md").read_text().splitlines()[0]
+    told = claims.read_text().splitlines()[0]
     return [f"The paper's claims: {told}", "", *(f"{verdict:13} {text}" for verdict, text in found.values()), ""]
 
 
-def summary(results: Path, logs: Path, benchmarks: Path) -> str:
-    """Return the text."""
-    lines = verdicts(results / "tables" / "claims.csv")
+def summary(results: Path, logs: Path, benchmarks: Path, claims: Path | None = None) -> str:
+    """Return the text; ``claims`` is the table of verdicts (.md, the .csv beside it), where there is one."""
+    lines = verdicts(claims) if claims else []
     for name in SHOWN:
         table = results / "tables" / f"{name}.md"
         if table.exists():

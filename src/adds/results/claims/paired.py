@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtrc, betainc, ndtri
 from scipy.stats import binom
 
@@ -166,7 +166,7 @@ def above(more: int, fewer: int, images: int, margin: float) -> float:
     return float(min(1.0, (outcomes.of_m * tail).sum(axis=1).max()))
 
 
-def of_shares(first: Sequence[bool], second: Sequence[bool], test: Test, margin: float) -> Found:
+def of_shares(first: ArrayLike, second: ArrayLike, test: Test, margin: float) -> Found:
     """Compare two yes-or-no values of the same images: D is the difference of their shares.
 
     McNemar's test where nothing is to be exceeded, else `above`. Where no pair differs, the spread is as if one of

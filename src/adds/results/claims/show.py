@@ -14,6 +14,10 @@ NOTE = (
 )
 
 
+MANY = 10_000
+"""Images beyond which nobody asks how many exactly."""
+
+
 def reason(claim: pd.Series) -> str:
     """Say in a few words what a claim's verdict rests on."""
     words = f"{claim['contrasts_holds']} of {claim['contrasts']} contrasts hold"
@@ -30,7 +34,7 @@ def reason(claim: pd.Series) -> str:
 def _number_of_images(needed: float) -> str:
     if needed == float("inf"):
         return "one shows no difference at all"
-    return f"about {needed:,.0f} images would decide"
+    return f"about {needed:,.0f} images would decide" if needed <= MANY else f"needs more than {MANY:,} images"
 
 
 def write_claims(claims: pd.DataFrame, contrasts: pd.DataFrame, *, stem: Path | str) -> None:

@@ -1,6 +1,6 @@
 """From measures of images to verdicts: a row per contrast, a row per claim."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, cast
 
@@ -51,6 +51,8 @@ class Row:
     p_against: float = np.nan
     p_holm: float = np.nan
     paper: float = np.nan
+    paper_agrees: bool | None = None
+    """Whether the difference that the paper prints goes the claimed way."""
     verdict: str = "undecided"
     smallest_seen: float = np.nan
     images_needed: float = np.nan
@@ -69,10 +71,27 @@ def evaluate(
     ``tables`` hold measures of images in other experiments, by the names that claims ask for. ``published`` are the
     paper's tables, shown beside ours where a run has as many sigmas: the smallest beside the smallest.
     """
+    sigmas = measured.sigmas
+
+    def test(claim: Claim, contrast: Contrast) -> Row:
+        found = find(contrast, measured, tables or {})
+        row = beside(blank(claim, contrast), contrast.part, printed(contrast, sigmas, published))
+        if isinstance(found, str):
+            return replace(row, needs=found)
+        return filled(row, found, requirements(claim, sigmas))
+
+    return judge(claims, sigmas, test)
+
+
+Tester = Callable[[Claim, Contrast], Row]
+"""Makes a contrast's test; the verdict is given later."""
+
+
+def judge(claims: Sequence[Claim], sigmas: Sequence[float], test: Tester) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Make every claim's tests and give the verdicts: a row per claim and a row per contrast."""
     summaries, rows = [], []
     for claim in claims:
-        of_claim = [row for part in claim.parts for row in _part(claim, part, measured, tables or {}, published)]
-        of_claim = with_verdicts(of_claim)
+        of_claim = with_verdicts([row for part in claim.parts for row in _part(claim, part, sigmas, test)])
         rows += of_claim
         summaries.append(_summary(claim, of_claim))
     return pd.DataFrame(summaries), pd.DataFrame([asdict(row) for row in rows])
@@ -126,17 +145,11 @@ def _summary(claim: Claim, rows: Sequence[Row]) -> dict[str, object]:
     }
 
 
-def _part(
-    claim: Claim,
-    part: Part,
-    measured: Measured,
-    tables: Mapping[str, pd.DataFrame],
-    published: pd.DataFrame | None,
-) -> list[Row]:
+def _part(claim: Claim, part: Part, sigmas: Sequence[float], test: Tester) -> list[Row]:
     rows: list[Row] = []
     groups: dict[tuple[Variant, float | None], list[Row]] = {}
-    for contrast in contrasts(part, measured.sigmas):
-        row = _row(claim, contrast, measured, tables, published)
+    for contrast in contrasts(part, sigmas):
+        row = test(claim, contrast)
         rows.append(replace(row, verdict=ONE_OF) if part.some else row)
         groups.setdefault((contrast.of, contrast.sigma), []).append(rows[-1])
     return [*rows, _best(claim, part, groups)] if part.some else rows
@@ -151,6 +164,8 @@ def _best(claim: Claim, part: Part, groups: Mapping[tuple[Variant, float | None]
     words = f"some of {', '.join(title(*of) for of in part.of)}, at some sigma"
     row = Row(claim.name, claim.family, None, words, part.measure, part.test, None, UNITS[part.measure])
     all_rows = [row for group in groups.values() for row in group]
+    if all(found.paper_agrees is not None for found in all_rows):
+        row = replace(row, paper_agrees=any(all(found.paper_agrees for found in group) for group in groups.values()))
     lacking = next((found.needs for found in all_rows if found.needs), "")
     if lacking:
         return replace(row, needs=lacking)
@@ -168,33 +183,43 @@ def _best(claim: Claim, part: Part, groups: Mapping[tuple[Variant, float | None]
     )
 
 
-def _row(
-    claim: Claim,
-    contrast: Contrast,
-    measured: Measured,
-    tables: Mapping[str, pd.DataFrame],
-    published: pd.DataFrame | None,
-) -> Row:
+def blank(claim: Claim, contrast: Contrast) -> Row:
+    """Return a contrast's row before its test."""
     part = contrast.part
-    margin = part.margin if part.test in ("within", "not_less", "never") else None
-    row = Row(
+    unit = UNITS[part.measure]
+    scale = 100 if unit == "points" else 1
+    across = ", per unit of sigma" if part.sigmas == "across" else ""
+    return Row(
         claim.name,
         claim.family,
         contrast.sigma,
-        contrast.words + (", per unit of sigma" if part.sigmas == "across" else ""),
+        contrast.words + across,
         part.measure,
         part.test,
-        margin,
-        UNITS[part.measure],
-        paper=printed(contrast, measured.sigmas, published),
+        scale * part.margin if part.test in ("within", "not_less", "never") else None,
+        unit,
     )
-    found = find(contrast, measured, tables)
-    if isinstance(found, str):
-        return replace(row, needs=found)
+
+
+def beside(row: Row, part: Part, difference: float) -> Row:
+    """Enter the difference that the paper prints (points), and whether it goes the claimed way."""
+    if difference != difference:
+        return row
+    margin = 100 * part.margin
+    agrees = {
+        "more": difference > 0,
+        "less": difference < 0,
+        "within": abs(difference) <= margin,
+        "not_less": difference >= -margin,
+    }[part.test]
+    return replace(row, paper=difference, paper_agrees=agrees)
+
+
+def filled(row: Row, found: Found, tests: int) -> Row:
+    """Enter what a test found; ``tests`` are the contrasts that the claim stands or falls with."""
     scale = 100 if row.unit == "points" else 1
     return replace(
         row,
-        margin=None if margin is None else scale * margin,
         estimate=scale * found.estimate,
         low=scale * found.low,
         high=scale * found.high,
@@ -203,11 +228,11 @@ def _row(
         p=found.p_for,
         p_against=found.p_against,
         smallest_seen=scale * found.smallest_seen,
-        images_needed=found.images_needed(_requirements(claim, measured.sigmas)),
+        images_needed=found.images_needed(tests),
     )
 
 
-def _requirements(claim: Claim, sigmas: Sequence[float]) -> int:
+def requirements(claim: Claim, sigmas: Sequence[float]) -> int:
     """Return how many contrasts a claim stands or falls with."""
     return sum(1 if part.some else len(list(contrasts(part, sigmas))) for part in claim.parts)
 
@@ -263,7 +288,7 @@ def _among(part: Part, one: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataF
 def _compare(part: Part, first: "pd.Series[float]", second: "pd.Series[float] | None") -> Found:
     test = cast("Test", part.test)
     if part.measure in YES_OR_NO and second is not None:
-        return of_shares(first.to_numpy(bool).tolist(), second.to_numpy(bool).tolist(), test, part.margin)
+        return of_shares(first.to_numpy(bool), second.to_numpy(bool), test, part.margin)
     differences = first if second is None else first.astype(float) - second.astype(float)
     return of_means(differences.to_numpy(float), test, part.margin)
 
@@ -276,7 +301,7 @@ def _of_changes(contrast: Contrast, votes: pd.DataFrame, one: pd.DataFrame) -> F
     if part.test == "never":
         return never(int(seen.sum()), len(seen), part.margin, confirmed(votes, seen))
     other = changes[str(part.against)]
-    return of_shares(seen.tolist(), other.tolist(), cast("Test", part.test), part.margin)
+    return of_shares(seen.to_numpy(), other.to_numpy(), cast("Test", part.test), part.margin)
 
 
 def slopes(values: pd.DataFrame) -> "pd.Series[float]":
