@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from scipy.special import bdtrc
 
 from adds.registry import Variant
 from adds.results.certified import by_bound
-from adds.sampling.job import KEY
+from adds.sampling.job import KEY, SETTING
 
 PAPERS_BOUND = "cohen"
 FAR = 0.5
@@ -54,11 +55,13 @@ class Measured:
         """The run's sigmas, smallest first."""
         return sorted(float(sigma) for sigma in self.values["sigma"].unique())
 
+    @cached_property
+    def _by_setting(self) -> dict[tuple[str, float, int], pd.DataFrame]:
+        return {setting: rows.set_index("number").sort_index() for setting, rows in self.values.groupby(SETTING)}
+
     def of(self, variant: Variant, sigma: float) -> pd.DataFrame | None:
         """Return a setting's rows by the images' numbers, or None where it didn't run."""
-        rows = self.values
-        chosen = rows[(rows["method"] == variant.method) & (rows["votes"] == variant.votes) & (rows["sigma"] == sigma)]
-        return chosen.set_index("number").sort_index() if len(chosen) else None
+        return self._by_setting.get((variant.method, sigma, variant.votes))
 
 
 def measure(
