@@ -94,6 +94,7 @@ def _told(row: object) -> str:
 if __name__ == "__main__":
     found_claims, found_rows = on_paper(read_claims(CLAIMS), pd.read_csv(TABLES))
     if len(sys.argv) > 1:
-        found_rows.drop(columns=["low", "high", "p_holm"]).to_csv(sys.argv[1], index=False)
+        shown = ["claim", "sigma", "contrast", "measure", "test", "margin", "paper", "paper_agrees", "p", "p_against"]
+        found_rows[found_rows["paper_agrees"].notna()][shown].to_csv(sys.argv[1], index=False, float_format="%.4g")
     else:
         print(markdown(found_claims, found_rows), end="")
