@@ -149,8 +149,8 @@ rule detail:
 
 rule claims:
     input:
-        claims=workflow.source_path("../../config/claims.yaml"),
-        published=workflow.source_path("../../config/paper_tables.csv"),
+        claims="config/claims.yaml",
+        published="config/paper_tables.csv",
         counts="<results>/counts.parquet",
         certificates="<results>/certificates.parquet",
         detail="<results>/detail.parquet" if EXPERIMENT.compares_detail() else [],
