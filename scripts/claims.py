@@ -10,7 +10,7 @@ from adds.machine.logs import configure_logging
 from adds.results.claims.claim import read_claims
 from adds.results.claims.measures import measure
 from adds.results.claims.show import write_claims
-from adds.results.claims.verdict import evaluate
+from adds.results.claims.verdict import Printed, evaluate
 
 
 def main(inputs: Any, params: dict[str, Any], stem: Path) -> None:
@@ -23,7 +23,8 @@ def main(inputs: Any, params: dict[str, Any], stem: Path) -> None:
         questions=params["questions"],
         detail=pd.read_parquet(detail) if detail else None,
     )
-    claims, contrasts = evaluate(read_claims(inputs.claims), measured, published=pd.read_csv(inputs.published))
+    published = Printed(pd.read_csv(inputs.published))
+    claims, contrasts = evaluate(read_claims(inputs.claims), measured, published=published)
     write_claims(claims, contrasts, stem=stem)
 
 

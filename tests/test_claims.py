@@ -24,11 +24,11 @@ from adds.results.claims.paired import (
 )
 from adds.results.claims.published import for_all_pairings, markdown, on_paper
 from adds.results.claims.show import write_claims
-from adds.results.claims.verdict import ONE_OF, Row, claim_verdict, counted, evaluate, find, with_verdicts
+from adds.results.claims.verdict import ONE_OF, Printed, Row, claim_verdict, counted, evaluate, find, with_verdicts
 
 PROJECT = Path(__file__).parents[1]
 CLAIMS = read_claims(PROJECT / "config/claims.yaml")
-PUBLISHED = pd.read_csv(PROJECT / "config/paper_tables.csv")
+PUBLISHED = Printed(pd.read_csv(PROJECT / "config/paper_tables.csv"))
 SETTINGS = {
     "carlini": Variant("carlini", 1),
     "densepure": Variant("densepure", 1),

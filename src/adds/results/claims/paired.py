@@ -28,6 +28,9 @@ FLIPS = 20_000
 _NUISANCE = 100
 """Shares of discordant pairs that are tried for the largest p-value."""
 
+_NEGLIGIBLE = 1e-12
+"""Outcomes that are less probable than this are left out of p-values."""
+
 
 def _quantiles(level: float) -> float:
     """Return the distance in standard errors that a one-sided test at ``level`` sees with probability 80%."""
@@ -150,6 +153,7 @@ def outcomes_at(images: int, margin: float) -> Outcomes:
     return Outcomes(scores, np.asarray(of_m), np.clip((psi + margin) / (2 * psi), 0.0, 1.0))
 
 
+@lru_cache(maxsize=4096)
 def above(more: int, fewer: int, images: int, margin: float) -> float:
     """Return the exact unconditional p-value of D > ``margin``.
 
@@ -161,8 +165,10 @@ def above(more: int, fewer: int, images: int, margin: float) -> float:
     far = outcomes.scores >= outcomes.scores[more + fewer, more] - 1e-9
     m = np.arange(images + 1)
     least, possible = far.argmax(axis=1), far.any(axis=1)
-    tail = betainc(np.maximum(least, 1), m - np.minimum(least, m) + 1, outcomes.of_b[:, None])
-    tail = np.where(possible, np.where(least == 0, 1.0, tail), 0.0)
+    wanted = possible & (least > 0) & (outcomes.of_m > _NEGLIGIBLE)
+    tail = np.where(possible & (least == 0), 1.0, np.zeros_like(outcomes.of_m))
+    of_b = np.broadcast_to(outcomes.of_b[:, None], tail.shape)
+    betainc(np.maximum(least, 1), m - np.minimum(least, m) + 1, of_b, out=tail, where=wanted)
     return float(min(1.0, (outcomes.of_m * tail).sum(axis=1).max()))
 
 

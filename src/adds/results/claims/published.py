@@ -20,7 +20,7 @@ import pandas as pd
 from adds.results.again import PAPER_IMAGES
 from adds.results.claims.claim import Claim, Contrast, Part, read_claims
 from adds.results.claims.paired import Found, Test, of_shares
-from adds.results.claims.verdict import ONE_OF, PRINTED, Row, beside, blank, filled, judge, printed, requirements
+from adds.results.claims.verdict import ONE_OF, Printed, Row, beside, blank, filled, judge, requirements
 
 CLAIMS, TABLES = Path("config/claims.yaml"), Path("config/paper_tables.csv")
 NOT_PRINTED = "numbers that aren't printed"
@@ -40,20 +40,19 @@ def for_all_pairings(part: Part, first: int, second: int, images: int) -> Found:
     )
 
 
-def on_paper(claims: list[Claim], published: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def on_paper(claims: list[Claim], published: Printed) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return a row per claim and a row per contrast, with how many printed differences go the claimed way."""
-    sigmas = sorted(float(sigma) for sigma in published["sigma"].unique())
-    table = published.set_index(["method", "votes", "sigma"])
+    sigmas = published.sigmas
 
     def test(claim: Claim, contrast: Contrast) -> Row:
-        part, difference = contrast.part, printed(contrast, sigmas, published)
+        part, difference = contrast.part, published.difference(contrast, sigmas)
         row = beside(blank(claim, contrast), part, difference)
         if difference != difference:
             return replace(row, needs=NOT_PRINTED)
         if contrast.sigma is None or contrast.than is None:
             return replace(row, needs=NOT_BY_IMAGE)
         first, second = (
-            round(table.loc[(*variant, contrast.sigma), PRINTED[part.measure]] * PAPER_IMAGES / 100)
+            round(published.values[variant, contrast.sigma, part.measure] * PAPER_IMAGES / 100)
             for variant in (contrast.of, contrast.than)
         )
         found = for_all_pairings(part, first, second, PAPER_IMAGES)
@@ -92,7 +91,7 @@ def _told(row: object) -> str:
 
 
 if __name__ == "__main__":
-    found_claims, found_rows = on_paper(read_claims(CLAIMS), pd.read_csv(TABLES))
+    found_claims, found_rows = on_paper(read_claims(CLAIMS), Printed(pd.read_csv(TABLES)))
     if len(sys.argv) > 1:
         shown = ["claim", "sigma", "contrast", "measure", "test", "margin", "paper", "paper_agrees", "p", "p_against"]
         found_rows[found_rows["paper_agrees"].notna()][shown].to_csv(sys.argv[1], index=False, float_format="%.4g")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -64,18 +64,20 @@ def evaluate(
     measured: Measured,
     *,
     tables: Mapping[str, pd.DataFrame] | None = None,
-    published: pd.DataFrame | None = None,
+    published: "Printed | None" = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Test every claim; return a row per claim and a row per contrast.
 
     ``tables`` hold measures of images in other experiments, by the names that claims ask for. ``published`` are the
-    paper's tables, shown beside ours where a run has as many sigmas: the smallest beside the smallest.
+    paper's numbers, shown beside ours where a run has as many sigmas: the smallest beside the smallest.
     """
     sigmas = measured.sigmas
 
     def test(claim: Claim, contrast: Contrast) -> Row:
         found = find(contrast, measured, tables or {})
-        row = beside(blank(claim, contrast), contrast.part, printed(contrast, sigmas, published))
+        row = blank(claim, contrast)
+        if published is not None:
+            row = beside(row, contrast.part, published.difference(contrast, sigmas))
         if isinstance(found, str):
             return replace(row, needs=found)
         return filled(row, found, requirements(claim, sigmas))
@@ -263,14 +265,21 @@ def find(contrast: Contrast, measured: Measured, tables: Mapping[str, pd.DataFra
 
 def _pair(contrast: Contrast, measured: Measured, sigma: float) -> tuple[pd.DataFrame, pd.DataFrame] | str:
     """Return both settings' rows for the same images, or what didn't run."""
-    frames = []
+    name, frames = contrast.part.measure, []
     for variant in (contrast.of, contrast.than or contrast.of):
         frame = measured.of(variant, sigma)
-        if frame is None or (contrast.part.measure in frame and frame[contrast.part.measure].isna().all()):
-            return f"{title(*variant)}" if frame is None else f"{contrast.part.measure} of {title(*variant)}"
-        frames.append(frame.dropna(subset=[contrast.part.measure] if contrast.part.measure in frame else []))
-    shared = frames[0].index.intersection(frames[1].index)
-    return frames[0].loc[shared], frames[1].loc[shared]
+        if frame is None:
+            return title(*variant)
+        if name in frame and frame[name].isna().any():
+            frame = frame[frame[name].notna()]
+        if frame.empty:
+            return f"{name} of {title(*variant)}"
+        frames.append(frame)
+    one, other = frames
+    if one.index.equals(other.index):
+        return one, other
+    shared = one.index.intersection(other.index)
+    return one.loc[shared], other.loc[shared]
 
 
 def _among(part: Part, one: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -349,22 +358,35 @@ def _of_table(contrast: Contrast, table: pd.DataFrame | None) -> Found | str:
     return _compare(part, values[one], values[other])
 
 
-PRINTED = {"certified": "certified_accuracy", "clean": "clean_accuracy"}
-"""The columns of the paper's tables, by measure."""
+class Printed:
+    """The numbers of the paper's two tables, in percent."""
 
+    COLUMNS: ClassVar = {"certified": "certified_accuracy", "clean": "clean_accuracy"}
 
-def printed(contrast: Contrast, sigmas: Sequence[float], published: pd.DataFrame | None) -> float:
-    """Return the paper's own difference in points, where its tables have it; across sigmas, its slope."""
-    part = contrast.part
-    if published is None or part.measure not in PRINTED or part.among or part.against or contrast.than is None:
-        return float("nan")
-    theirs = sorted(published["sigma"].unique())
-    if len(theirs) != len(sigmas):
-        return float("nan")
-    of = dict(zip(sigmas, theirs, strict=True))
-    table = published.set_index(["method", "votes", "sigma"])[PRINTED[part.measure]]
-    wanted = list(of.values()) if contrast.sigma is None else [of[contrast.sigma]]
-    differences = [table[(*contrast.of, sigma)] - table[(*contrast.than, sigma)] for sigma in wanted]
-    if contrast.sigma is not None:
-        return round(float(differences[0]), 6)
-    return float(slopes(pd.DataFrame([differences], columns=wanted)).iloc[0])
+    def __init__(self, tables: pd.DataFrame) -> None:
+        self.sigmas = sorted(float(sigma) for sigma in tables["sigma"].unique())
+        self.values = {
+            (Variant(row.method, row.votes), float(row.sigma), measure): float(getattr(row, column))
+            for row in tables.itertuples()
+            for measure, column in self.COLUMNS.items()
+        }
+
+    def difference(self, contrast: Contrast, sigmas: Sequence[float]) -> float:
+        """Return the paper's own difference in points, where its tables have it; across sigmas, its slope.
+
+        A run's sigmas, if they are as many, stand for the paper's in their order.
+        """
+        part = contrast.part
+        untold = part.among or part.against or part.table or contrast.than is None or contrast.needs
+        if part.measure not in self.COLUMNS or untold or len(sigmas) != len(self.sigmas):
+            return float("nan")
+        of = dict(zip(sigmas, self.sigmas, strict=True))
+        wanted = self.sigmas if contrast.sigma is None else [of[contrast.sigma]]
+        differences = [
+            self.values[contrast.of, sigma, part.measure]
+            - self.values[cast("Variant", contrast.than), sigma, part.measure]
+            for sigma in wanted
+        ]
+        if contrast.sigma is not None:
+            return round(differences[0], 6)
+        return float(slopes(pd.DataFrame([differences], columns=wanted)).iloc[0])
