@@ -99,6 +99,18 @@ def test_flipping_signs_agrees_with_counting_them():
     assert flips(np.ones(40)) < 1e-4, "equal values are no tie"
 
 
+def test_very_many_images_are_tested_by_the_normal_limit(monkeypatch):
+    values = np.random.default_rng(0).normal(0.02, 0.2, size=400)
+    exact = flips(values), above(40, 30, 400, -0.01), above(60, 30, 400, 0.03)
+    monkeypatch.setattr("adds.results.claims.paired.EXACT_UP_TO", 100)
+    above.cache_clear()
+    assert (flips(values), above(40, 30, 400, -0.01), above(60, 30, 400, 0.03)) == pytest.approx(exact, abs=0.01)
+    above.cache_clear()
+    monkeypatch.undo()
+    assert of_shares(*pairs(9000, 6000, 50_000), "not_less", MARGIN).p_for < 1e-9
+    assert of_means(np.tile([0.3, -0.1], 25_000), "more", MARGIN).p_for < 1e-9
+
+
 def test_holm_multiplies_by_what_is_left():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.5, 0.9]) == [1, 1]

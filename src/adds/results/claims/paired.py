@@ -5,14 +5,14 @@ that the contrast is false, ``p_against`` where they exclude that it is true; in
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtrc, betainc, ndtri
+from scipy.special import bdtrc, betainc, ndtr, ndtri
 from scipy.stats import binom
 
 from adds.results.accuracy import interval, mean_interval
@@ -24,6 +24,9 @@ LEVEL = 0.05
 POWER = 0.8
 FLIPS = 20_000
 """Random flips of signs: p-values have a floor of 1 / 20,001."""
+
+EXACT_UP_TO = 1000
+"""Images beyond which the exact test of a margin and the flips of signs give way to their normal limits."""
 
 _NUISANCE = 100
 """Shares of discordant pairs that are tried for the largest p-value."""
@@ -159,8 +162,11 @@ def above(more: int, fewer: int, images: int, margin: float) -> float:
 
     Outcomes are ordered by the score statistic; p is the probability of one at least as large, at D = margin, where
     pairs differ with the probability psi that makes it largest: sum over m of P(Bin(n, psi) = m) P(b >= b_m), with
-    b ~ Bin(m, (psi + margin) / (2 psi)) given m, and b_m the least that is as far out.
+    b ~ Bin(m, (psi + margin) / (2 psi)) given m, and b_m the least that is as far out. Of very many images,
+    1 - Phi(z) for the score statistic z.
     """
+    if images > EXACT_UP_TO:
+        return float(ndtr(-score(np.array(more), np.array(fewer), images, margin)))
     outcomes = outcomes_at(images, margin)
     far = outcomes.scores >= outcomes.scores[more + fewer, more] - 1e-9
     m = np.arange(images + 1)
@@ -180,30 +186,34 @@ def of_shares(first: ArrayLike, second: ArrayLike, test: Test, margin: float) ->
     """
     a, b = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
     n, more, fewer = len(a), int((a & ~b).sum()), int((~a & b).sum())
-    if test in ("more", "less"):
-        up, down = mcnemar(more, fewer), mcnemar(fewer, more)
-        p_for, p_against = (up, down) if test == "more" else (down, up)
-    else:
-        p_for, p_against = _by_margin(
-            test,
-            not_low=above(more, fewer, n, -margin),
-            too_low=above(fewer, more, n, margin),
-            not_high=above(fewer, more, n, -margin),
-            too_high=above(more, fewer, n, margin),
-        )
+
+    def exceeds(border: float, *, sign: int) -> float:
+        b, c = (more, fewer) if sign > 0 else (fewer, more)
+        return above(b, c, n, border) if border else mcnemar(b, c)
+
+    p_for, p_against = _decide(exceeds, test, margin)
     estimate = (more - fewer) / n
     low, high = share_interval(more, fewer, n)
     spread = math.sqrt((more + fewer + 1) / (n + 2))
     return Found(estimate, low, high, n, p_for, p_against, spread, _gap(estimate, test, margin), more + fewer)
 
 
-def _by_margin(test: Test, *, not_low: float, too_low: float, not_high: float, too_high: float) -> tuple[float, float]:
-    """Return p for and against D > -margin, or -margin < D < margin, from the four one-sided p-values.
+Exceeds = Callable[..., float]
+"""Returns the p-value that sign * D is above a border: called with the border and ``sign``, 1 or -1."""
 
-    Within a margin is two one-sided tests: both must reject. Against it, either may: twice the smaller p.
+
+def _decide(exceeds: Exceeds, test: Test, margin: float) -> tuple[float, float]:
+    """Return p for and p against a contrast, from one-sided tests.
+
+    Within a margin is two of them, both of which must reject; against it either may, so that the smaller p is doubled.
     """
+    if test in ("more", "less"):
+        up, down = exceeds(0.0, sign=1), exceeds(0.0, sign=-1)
+        return (up, down) if test == "more" else (down, up)
+    not_low, too_low = exceeds(-margin, sign=1), exceeds(margin, sign=-1)
     if test == "not_less":
         return not_low, too_low
+    not_high, too_high = exceeds(-margin, sign=-1), exceeds(margin, sign=1)
     return max(not_low, not_high), min(1.0, 2 * min(too_low, too_high))
 
 
@@ -217,10 +227,13 @@ def _gap(estimate: float, test: Test, margin: float) -> float:
 def flips(values: Array) -> float:
     """Return the sign-flip p-value that the mean is above 0.
 
-    The share of random signs e with sum e_i d_i >= sum d_i, the signs as they are counted among them.
+    The share of random signs e with sum e_i d_i >= sum d_i, the signs as they are counted among them. Of very many
+    images, 1 - Phi(sum d_i / sqrt(sum d_i^2)).
     """
     if not values.any():
         return 1.0
+    if len(values) > EXACT_UP_TO:
+        return float(ndtr(-values.sum() / math.sqrt((values**2).sum())))
     sums = 2 * (_signs(len(values)) @ values) - values.sum()
     extreme = int((sums >= values.sum() - 1e-9 * np.abs(values).sum()).sum())
     return (extreme + 1) / (FLIPS + 1)
@@ -235,17 +248,7 @@ def _signs(images: int) -> Array:
 def of_means(differences: Array, test: Test, margin: float) -> Found:
     """Test the mean of paired differences by flipping signs; the interval is Student's."""
     values = np.asarray(differences, dtype=float)
-    if test in ("more", "less"):
-        up, down = flips(values), flips(-values)
-        p_for, p_against = (up, down) if test == "more" else (down, up)
-    else:
-        p_for, p_against = _by_margin(
-            test,
-            not_low=flips(values + margin),
-            too_low=flips(-values - margin),
-            not_high=flips(margin - values),
-            too_high=flips(values - margin),
-        )
+    p_for, p_against = _decide(lambda border, *, sign: flips(sign * values - border), test, margin)
     estimate, low, high = mean_interval(values)
     spread = float(values.std(ddof=1)) if len(values) > 1 else math.nan
     return Found(estimate, low, high, len(values), p_for, p_against, spread, _gap(estimate, test, margin))

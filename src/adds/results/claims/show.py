@@ -2,10 +2,11 @@
 
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from adds.results.claims.verdict import ONE_OF, counted
+from adds.results.claims.verdict import counted
 
 NOTE = (
     "A claim holds when each of its contrasts does (5%), is contradicted when one of them is (5% after Holm over the "
@@ -43,7 +44,7 @@ def write_claims(claims: pd.DataFrame, contrasts: pd.DataFrame, *, stem: Path | 
     stem.parent.mkdir(parents=True, exist_ok=True)
     texts = claims[["claim", "text", "where", "verdict"]].rename(columns={"verdict": "claim_verdict"})
     contrasts.merge(texts, on="claim").to_csv(f"{stem}.csv", index=False)
-    stem.with_suffix(".md").write_text(markdown(claims))
+    stem.with_suffix(".md").write_text(f"{markdown(claims)}\n{contrasts_markdown(contrasts)}")
     stem.with_suffix(".tex").write_text(latex(claims))
     stem.with_suffix(".html").write_text(html(claims, contrasts))
 
@@ -55,6 +56,13 @@ def markdown(claims: pd.DataFrame) -> str:
         cells = (claim["text"], claim["where"], claim["paper"], f"**{claim['verdict']}**", reason(claim))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", NOTE]) + "\n"
+
+
+def contrasts_markdown(rows: pd.DataFrame) -> str:
+    """Write a row per contrast in Markdown."""
+    lines = ["| claim | " + " | ".join(CONTRAST) + " |", "|---" * (len(CONTRAST) + 1) + "|"]
+    lines += [f"| {row.claim} | " + " | ".join(_cells(row)) + " |" for row in rows.itertuples()]
+    return "\n".join(lines) + "\n"
 
 
 def latex(claims: pd.DataFrame) -> str:
@@ -97,26 +105,48 @@ def html(claims: pd.DataFrame, contrasts: pd.DataFrame) -> str:
     return f"<!DOCTYPE html><html><head>{head}</head><body>{body}</body></html>\n"
 
 
+CONTRAST = (
+    "sigma",
+    "contrast",
+    "measure",
+    "test",
+    "estimate [95%]",
+    "paper",
+    "images",
+    "discordant",
+    "p",
+    "p against, Holm",
+    "verdict",
+    "smallest seen",
+    "images needed",
+)
+
+
+def _cells(row: Any) -> tuple[str, ...]:
+    """Return a contrast's cells, in the order of CONTRAST."""
+    found = "-" if pd.isna(row.estimate) else f"{row.estimate:+.3g} [{row.low:+.3g}, {row.high:+.3g}] {row.unit}"
+    open_ = row.verdict == "undecided"
+    return (
+        _told(row.sigma, "g"),
+        row.contrast,
+        row.measure.replace("_", " "),
+        row.test.replace("_", " "),
+        found,
+        _told(row.paper, "+.1f"),
+        str(row.images),
+        _told(row.discordant, ".0f"),
+        _told(row.p, ".2g"),
+        _told(row.p_holm, ".2g"),
+        f"needs {row.needs}" if row.needs else row.verdict,
+        _told(row.smallest_seen, ".2g") if open_ else "",
+        _told(row.images_needed, ",.0f") if open_ else "",
+    )
+
+
 def _contrasts_html(rows: pd.DataFrame) -> str:
-    names = ("sigma", "contrast", "measure", "test", "estimate [95%]", "paper", "images", "p", "p against, Holm", "")
-    lines = ["<tr>" + "".join(f"<th>{name}</th>" for name in names) + "</tr>"]
-    for row in rows.itertuples():
-        found = "-" if pd.isna(row.estimate) else f"{row.estimate:+.3g} [{row.low:+.3g}, {row.high:+.3g}] {row.unit}"
-        verdict = f"needs {row.needs}" if row.needs else row.verdict if row.verdict != ONE_OF else ""
-        cells = (
-            _told(row.sigma, "g"),
-            row.contrast,
-            row.measure.replace("_", " "),
-            row.test.replace("_", " "),
-            found,
-            _told(row.paper, "+.1f"),
-            str(row.images),
-            _told(row.p, ".2g"),
-            _told(row.p_holm, ".2g"),
-            verdict,
-        )
-        lines.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
-    return "<table>" + "".join(lines) + "</table>"
+    head = "".join(f"<th>{name}</th>" for name in CONTRAST)
+    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in _cells(row)) for row in rows.itertuples())
+    return f"<table><tr>{head}</tr>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
 def _told(value: float | None, form: str) -> str:
