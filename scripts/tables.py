@@ -20,7 +20,8 @@ BY_LABEL = (
 BESIDE_PAPER = (
     " In brackets the paper's value and our difference to it by the paper's bound. Both runs see the same images, so "
     "what is left to chance are the samples: * marks a difference that fresh samples of these images explain with a "
-    "probability below 5%, by each image's probability of being counted again (from its counts)."
+    "probability below 5%, by each image's probability of being counted again (from its counts). Where there are "
+    "fewer than the paper's 250 images, the chance of choosing these is added."
 )
 NO_LABELS = "The images have no labels: nobody can say how many are right."
 

@@ -11,7 +11,7 @@ from adds.results.claims.verdict import counted
 NOTE = (
     "A claim holds when each of its contrasts does (5%), is contradicted when one of them is (5% after Holm over the "
     "claim), else it is undecided. Images are the same for all methods, so tests are paired; certified is by the "
-    "paper's bound. docs/claims.md explains the tests."
+    "paper's bound. The paper's own differences stand at the sigma of the same rank. docs/claims.md explains the tests."
 )
 
 

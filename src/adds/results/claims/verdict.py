@@ -163,7 +163,7 @@ def _best(claim: Claim, part: Part, groups: Mapping[tuple[Variant, float | None]
     A setting's p is the largest of its contrasts', Holm's over settings and sigmas makes that the smallest times
     their number. Against: for every setting one of its k contrasts speaks against it, at k times the smallest p.
     """
-    words = f"some of {', '.join(title(*of) for of in part.of)}, at some sigma"
+    words = f"{' or '.join(title(*of) for of in part.of)} - each of the others, at some sigma"
     row = Row(claim.name, claim.family, None, words, part.measure, part.test, None, UNITS[part.measure])
     all_rows = [row for group in groups.values() for row in group]
     if all(found.paper_agrees is not None for found in all_rows):
