@@ -341,6 +341,29 @@ def test_every_claim_can_hold_fall_and_stay_open(claim, kind):
         assert rows["images_needed"].notna().any() or claims.loc[0, "needs"]
 
 
+@pytest.mark.parametrize(
+    ("shares", "verdict"),
+    [
+        ({"adds": 0.6, "carlini": 0.4, "densepure": 0.4, "densepure5": 0.4}, "holds"),
+        ({"adds": 0.6, "carlini": 0.4, "densepure": 0.4, "densepure5": 0.6}, "undecided"),
+        ({"adds": 0.6, "carlini": 0.4, "densepure": 0.4, "densepure5": 0.8}, "contradicted"),
+        ({"adds": 0.8, "adds5": 0.1, "adds_oneshot": 0.1}, "holds"),
+    ],
+)
+def test_some_setting_must_beat_every_rival(shares, verdict):
+    """Others stand at 0.5. One that is ahead of two rivals of three is no improvement; one of three settings suffices."""
+    [claim] = [claim for claim in CLAIMS if claim.name == "improves_both"]
+    measured = world(claim, "holds")
+    for name, variant in SETTINGS.items():
+        share = shares.get(name, 0.5)
+        right = {measure: lambda rows, s=share: rows["selected_true"] < s for measure in ("certified", "clean")}
+        set_rows(measured, variant, **right)
+    claims, rows = evaluate([claim], measured)
+    assert claims.loc[0, "verdict"] == verdict
+    assert (rows["verdict"] == ONE_OF).sum() == 54
+    assert claims.loc[0, "contrasts"] == 2
+
+
 def test_the_file_has_the_papers_six_settings_and_names_everything():
     assert len({claim.name for claim in CLAIMS}) == len(CLAIMS) >= 21
     for claim in CLAIMS:
