@@ -351,7 +351,7 @@ def test_every_claim_can_hold_fall_and_stay_open(claim, kind):
     ],
 )
 def test_some_setting_must_beat_every_rival(shares, verdict):
-    """Others stand at 0.5. One that is ahead of two rivals of three is no improvement; one of three settings suffices."""
+    """Others stand at 0.5. To be ahead of two rivals of three is no improvement; one of three settings suffices."""
     [claim] = [claim for claim in CLAIMS if claim.name == "improves_both"]
     measured = world(claim, "holds")
     for name, variant in SETTINGS.items():
