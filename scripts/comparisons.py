@@ -1,4 +1,4 @@
-"""Write the tables that compare from the same counts: mean probability of the true class, and the two bounds."""
+"""Write the tables that compare from the same counts: the true class's probability, two bounds, average radii."""
 
 from pathlib import Path
 from typing import Any
@@ -7,13 +7,13 @@ import pandas as pd
 
 from adds.machine.logs import configure_logging
 from adds.registry import in_order, title
-from adds.results.accuracy import bounds_table, paired_table, true_class_shares
-from adds.results.tables import bounds_cells, paired_cells, partial_mark, write, write_note
+from adds.results.accuracy import bounds_table, paired_table, radius_table, true_class_shares
+from adds.results.tables import bounds_cells, paired_cells, partial_mark, radius_cells, write, write_note
 
 
-def reference_of(shares: pd.DataFrame) -> tuple[str, int]:
+def reference_of(counts: pd.DataFrame) -> tuple[str, int]:
     """Carlini's method where it ran, else the first one."""
-    variants = in_order(zip(shares["method"], shares["votes"], strict=True))
+    variants = in_order(zip(counts["method"], counts["votes"], strict=True))
     return ("carlini", 1) if ("carlini", 1) in variants else variants[0]
 
 
@@ -23,9 +23,9 @@ def main(certified: pd.DataFrame, counts: pd.DataFrame, folder: Path, params: di
     mark, partial = partial_mark(counts, partial_of), partial_of is not None
     labelled = bool(counts["label"].notna().all())
     stem = folder / "true_class_probability"
+    reference = reference_of(counts)
     if labelled:
         shares = true_class_shares(counts)
-        reference = reference_of(shares)
         note = (
             f"Mean share (percent) of the true class in the estimation samples of {images} images; in brackets the "
             f"paired difference to {title(*reference)} with its 95% interval; best in bold."
@@ -41,6 +41,15 @@ def main(certified: pd.DataFrame, counts: pd.DataFrame, folder: Path, params: di
         f"counts: bound cohen → bound pair {clean}; best pair in bold."
     )
     write(table, bounds_cells(table), value="pair", note=mark + note, partial=partial, stem=folder / "bounds")
+    table = radius_table(certified, reference)
+    early = " Sampling stopped early, so these are the radii that were known by then." if params["at_most"] else ""
+    note = (
+        f"Average certified radius of {images} images, 0 where wrong or abstained from: bound cohen → bound pair, each "
+        f"with the paired difference to {title(*reference)} and its 95% interval; then, by cohen, percent abstained "
+        f"from and percent certified as a wrong class; largest by pair in bold.{early}"
+    )
+    stem = folder / "average_certified_radius"
+    write(table, radius_cells(table), value="pair", note=mark + note, partial=partial, stem=stem)
 
 
 if __name__ == "__main__":

@@ -8,4 +8,8 @@ from adds.monitor.summary import summary
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "summary")
     output, folders = Path(snakemake.output[0]), snakemake.params.folders
-    output.write_text(summary(output.parent, Path(folders["logs"]), Path(folders["benchmarks"])))
+    claims = snakemake.input.get("claims")
+    text = summary(
+        output.parent, Path(folders["logs"]), Path(folders["benchmarks"]), claims=Path(claims) if claims else None
+    )
+    output.write_text(text)

@@ -130,7 +130,14 @@ def test_what_snakemake_itself_reads_needs_the_standard_library_only():
             assert module == "adds.registry" or module.split(".")[0] in sys.stdlib_module_names, module
 
 
-WITHOUT_TORCH = ("data.images", "certificates.certificate", "sampling.job", "results.tables", "monitor.status")
+WITHOUT_TORCH = (
+    "data.images",
+    "certificates.certificate",
+    "sampling.job",
+    "results.tables",
+    "results.claims.verdict",
+    "monitor.status",
+)
 
 
 def test_light_modules_never_pull_torch_in():

@@ -13,11 +13,13 @@ from adds.results.accuracy import (
     interval,
     is_certified,
     paired_table,
+    radius_table,
     true_class_shares,
 )
+from adds.results.again import leads_again, majority_again, outcomes_again, seeds_errors
 from adds.results.certified import by_bound, certificates
 from adds.results.savings import saving_table
-from adds.results.tables import accuracy_cells, beside_paper, saving_cells, write
+from adds.results.tables import accuracy_cells, beside_paper, radius_cells, saving_cells, write
 from adds.sampling.ledger import Chunk, FamilyLedgers
 from adds.sampling.replay import PAPER_N, PAPER_N0, QUESTION, paper_size, replay, replay_all, sequence
 from adds.sampling.stopping import LABEL_QUESTIONS, SampleSize
@@ -87,7 +89,7 @@ def test_the_paper_is_compared_with_its_own_bound(tmp_path):
     shown = accuracy_table(pd.Series([True] * 4), certified_frame([1] * 4))
     by_cohen = accuracy_table(pd.Series([True, False, False, False]), certified_frame([1] * 4))
     paper = pd.DataFrame({"method": ["adds"], "sigma": [0.5], "votes": [1], "certified_accuracy": [30.0]})
-    table = beside_paper(shown, by_cohen, paper)
+    table = beside_paper(shown, by_cohen, paper, paper[["method", "sigma", "votes"]].assign(error=0.0))
     assert table.loc[0, "accuracy"] == 1
     assert table.loc[0, "difference"] == pytest.approx(-5)
     write(table, accuracy_cells(table), value="accuracy", note="A note.", stem=tmp_path / "table")
@@ -96,18 +98,76 @@ def test_the_paper_is_compared_with_its_own_bound(tmp_path):
     assert "<b>100.0" in (tmp_path / "table.html").read_text()
 
 
-def test_a_difference_that_sampling_does_not_explain_is_marked():
-    """62.0 percent of 250 images has a standard error of 3.1; a difference of two such shares one of 4.3."""
-    table = pd.DataFrame(
-        {"method": "carlini", "sigma": [1.0, 1.5], "votes": 1, "images": 250, "accuracy": [0.55, 0.50]}
-    )
+def test_a_difference_that_fresh_samples_do_not_explain_is_marked():
+    """On the same 250 images two points are a lot if they are sure of themselves, and little if they aren't."""
+    table = pd.DataFrame({"method": "carlini", "sigma": [1.0, 1.5], "votes": 1, "images": 250, "accuracy": 0.60})
     table[["low", "high"]] = 0.0
     paper = pd.DataFrame({"method": "carlini", "sigma": [1.0, 1.5], "votes": 1, "value": [62.0, 62.0]})
-    compared = beside_paper(table, table, paper)
-    assert list(compared["within_error"]) == [True, False]
+    probabilities = pd.DataFrame(
+        {
+            "method": "carlini",
+            "sigma": np.repeat([1.0, 1.5], 250),
+            "votes": 1,
+            "value": [1.0] * 150 + [0.0] * 100 + [1.0] * 145 + [0.5] * 10 + [0.0] * 95,
+        }
+    )
+    errors = seeds_errors(probabilities, "value")
+    assert errors["error"].tolist() == pytest.approx([0, np.sqrt(2 * 10 * 0.25) / 250])
+    compared = beside_paper(table, table, paper, errors)
+    assert list(compared["within_error"]) == [False, False]
+    closer = beside_paper(table, table, paper.assign(value=61.2), errors)
+    assert list(closer["within_error"]) == [False, True]
     texts = list(accuracy_cells(compared).values())
-    assert "(paper 62.0, -7.0)" in texts[0]
-    assert "(paper 62.0, -12.0*)" in texts[1]
+    assert "(paper 62.0, -2.0*)" in texts[0]
+    fewer = beside_paper(table.assign(images=50), table, paper, errors)
+    assert list(fewer["within_error"]) == [True, True], "50 of the paper's images may be others than its mean"
+    assert not beside_paper(table, table, paper, None)["within_error"].any()
+
+
+def test_an_image_counts_again_as_often_as_it_would():
+    """Against drawing both runs: a true share, our counts from it, and then fresh ones."""
+    rng = np.random.default_rng(0)
+    n, alpha, truth = 400, 0.001, rng.uniform(0.5, 0.65, size=4000)
+    ours, fresh = rng.binomial(n, truth), rng.binomial(n, truth)
+    certified = fresh >= stats.binom.isf(alpha, n, 0.5) + 1
+    predicted = majority_again(ours, n, n=n, alpha=alpha)
+    assert predicted.mean() == pytest.approx(certified.mean(), abs=0.02)
+    sure = predicted > 0.8
+    assert certified[sure].mean() == pytest.approx(predicted[sure].mean(), abs=0.06)
+    assert majority_again(n, n, n=n, alpha=alpha) == pytest.approx(1)
+    assert leads_again(300, 100, 400, fresh=400) > 0.999
+    assert leads_again(200, 200, 400, fresh=100) == 0.5
+    assert leads_again([400, 0], [0, 400], 400, fresh=400).tolist() == [1, 0]
+    seen = stats.multinomial.rvs(200, [0.4, 0.35, 0.25], size=4000, random_state=1)
+    again = stats.multinomial.rvs(200, [0.4, 0.35, 0.25], size=4000, random_state=2)
+    ahead = leads_again(seen[:, 0], seen[:, 1], 200, fresh=200)
+    assert ahead.mean() == pytest.approx(np.mean(again[:, 0] > again[:, 1]), abs=0.1)
+
+
+def test_outcomes_under_fresh_samples_come_from_both_stages():
+    counts = pd.DataFrame([counts_of(estimation=(300, 60)), counts_of(number=1, estimation=(60, 300))])
+    found = outcomes_again(counts, n0=100, n=360, alpha=0.001)
+    assert found["certified_accuracy"].round(6).tolist() == [1, 0]
+    assert found["clean_accuracy"].round(6).tolist() == [1, 0]
+
+
+def test_average_radii_count_wrong_and_abstained_images_as_zero():
+    parts = [
+        certified_frame([0, 0.2, 0.4], method="carlini"),
+        certified_frame([0, 0.3, 0.6]),
+        certified_frame([0.1, 0.2, 0.4], method="carlini", bound="pair"),
+        certified_frame([0.1, 0.3, 0.6], bound="pair"),
+    ]
+    parts[1].loc[2, "correct"] = False
+    table = radius_table(pd.concat(parts, ignore_index=True), ("carlini", 1)).set_index("method")
+    assert table.loc["carlini", ["cohen", "pair"]].tolist() == pytest.approx([0.2, 0.7 / 3])
+    assert table.loc["adds", ["cohen", "pair"]].tolist() == pytest.approx([0.1, 1 / 3])
+    assert table.loc["adds", "cohen_difference"] == pytest.approx(-0.1)
+    assert table.loc["adds", ["abstained", "wrong"]].tolist() == pytest.approx([1 / 3, 1 / 3])
+    assert table.loc["adds", "pair_low"] < 0.1 < table.loc["adds", "pair_high"]
+    texts = radius_cells(table.reset_index())
+    assert texts[Variant("carlini", 1), 0.5] == "0.200 → 0.233; abstained 33.3, wrong 0.0"
+    assert texts[Variant("adds", 1), 0.5].startswith("0.100 (-0.100 [")
 
 
 def test_only_the_best_of_each_sigma_is_bold(tmp_path):

@@ -28,6 +28,7 @@ FIGURE_RULES = {
 AFTER_CERTIFICATES = {
     "tables": 1,
     "comparisons": 1,
+    "claims": 1,
     "bounds_figure": 1,
     "savings": 1,
     "certified_accuracy_figure": 2,
@@ -52,6 +53,9 @@ def test_every_file_of_the_contract(finished):
     assert list(counts["pixels"]) == list(images["pixels"][:2])
     for column in ("counts_selection", "counts_estimation", "evaluations", "seconds", "budget_share", "seed"):
         assert column in counts
+    assert counts["counts_first"].map(list).tolist() == counts["counts_estimation"].map(list).tolist()
+    assert counts["ballot_pairs"].eq(12).all()
+    assert counts["stop_timestep"].between(0, 999).all()
     assert counts["counts_estimation"].map(sum).eq(12).all()
     certificates = pd.read_parquet(results / "certificates.parquet")
     assert len(certificates) == 2 * VARIANTS * SIGMAS * 4
@@ -65,6 +69,7 @@ def test_every_file_of_the_contract(finished):
     figures = ["certified_accuracy_votes1", "certified_accuracy_votes5", "runtime", "vote_distribution", "bounds"]
     figures += ["denoised_sigma0.5", "denoised_sigma1.0", "budget", "samples_needed"]
     tables = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds", "savings"]
+    tables += ["average_certified_radius", "claims"]
     expected = [results / f"figures/{name}.{suffix}" for name in figures for suffix in ("pdf", "png", "csv")]
     expected += [results / f"tables/{name}.{suffix}" for name in tables for suffix in ("csv", "md", "tex")]
     for file in [*expected, results / "report.html", results / "config.yaml", results / "plan.json"]:
@@ -98,6 +103,8 @@ def test_tables_agree_with_the_certificates(finished):
 
 def test_the_terminal_shows_the_tables_at_the_end(finished):
     text = (finished / "terminal.txt").read_text()
+    assert re.search(r"The paper's claims: \d+ holds?, \d+ contradicted, \d+ undecided\.", text)
+    assert re.search(r"^undecided +ADDS without unguided denoising has the best clean accuracy\.$", text, re.MULTILINE)
     assert "Certified accuracy (%)" in text
     assert "| ADDS, 5 votes |" in text
     assert re.search(r"Networks took .* of the certification jobs' .* s; \d+% went elsewhere", text)
@@ -117,6 +124,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
                 "certify": VARIANTS * SHARDS,
                 "identify": VARIANTS,
                 "denoise": 1,
+                "detail": 1,
                 "spend_budget": 1,
                 **AFTER_CERTIFY,
                 "denoised_figure": 1,
@@ -136,6 +144,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
                 "select_images": 1,
                 "certify": VARIANTS * SIGMAS * (SHARDS + 1),
                 "identify": VARIANTS * SIGMAS,
+                "detail": 1,
                 **AFTER_CERTIFY,
                 **PLAN,
             },
@@ -154,6 +163,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
                 "identify": SIGMAS,
                 "denoise": 2,
                 "denoised_figure": 2,
+                "detail": 1,
                 **AFTER_CERTIFY,
                 **PLAN,
             },
@@ -161,7 +171,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
         ),
         pytest.param(
             {"dataset": {"images": 6}},
-            {"select_images": 1, "certify": VARIANTS * SIGMAS, **AFTER_CERTIFY, **PLAN},
+            {"select_images": 1, "certify": VARIANTS * SIGMAS, "detail": 1, **AFTER_CERTIFY, **PLAN},
             id="more images",
         ),
         pytest.param(
@@ -171,6 +181,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
                 "identify": 3,
                 "denoise": 1,
                 "denoised_figure": 1,
+                "detail": 1,
                 "spend_budget": 1,
                 "budget_figure": 1,
                 **AFTER_CERTIFY,
@@ -495,7 +506,9 @@ def test_a_run_that_asks_about_labels_makes_the_two_tables(rerun):
         "runtime.csv",
     }
     rules = planned(rerun, "--forceall", **changes)
-    assert not set(rules) & {"comparisons", "savings", "bounds_figure", "certified_accuracy_figure"}
+    unwanted = {"comparisons", "savings", "claims", "detail", "bounds_figure", "certified_accuracy_figure"}
+    assert not set(rules) & unwanted
+    assert "The paper's claims" not in (results / "summary.txt").read_text()
 
 
 def test_partial_tables_say_what_they_rest_on(rerun):
@@ -513,7 +526,8 @@ def test_partial_tables_say_what_they_rest_on(rerun):
     assert (rerun / "results/digits/tables/certified_accuracy.md").read_text() == whole
     assert (rerun / "results/digits/plan.json").read_text() == plan
     tables = rerun / "results/digits/partial/tables"
-    for name in ("certified_accuracy", "clean_accuracy", "true_class_probability", "bounds"):
+    names = ("certified_accuracy", "clean_accuracy", "true_class_probability", "bounds", "average_certified_radius")
+    for name in names:
         assert "PARTIAL: cells rest on 2 to 4 of 4 images," in (tables / f"{name}.md").read_text()
     rows = (tables / "certified_accuracy.md").read_text().splitlines()
     assert next(row for row in rows if row.startswith("| Carlini")).endswith("| - |")

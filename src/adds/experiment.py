@@ -24,6 +24,9 @@ Model = Literal["images", "compiled"] | Network
 LEDGERS = "results/ledger"
 """The store of samples, for all experiments."""
 
+DETAIL_IMAGES, DETAIL_SAMPLES = 24, 8
+"""Images, and samples of each, whose denoised images are measured for the claims about detail."""
+
 EXPLAINED = "config/README.md explains every key"
 
 
@@ -571,6 +574,30 @@ class Experiment:
             "seed": self.config["seed"],
         }
 
+    def compares_detail(self) -> bool:
+        """Tell whether the two methods run whose denoised images claims compare."""
+        return {"carlini", "adds"} <= set(self.methods)
+
+    def detail(self) -> dict[str, Any]:
+        """Return the parameters of the measurements of denoised images."""
+        scales = self.config["guidance_scale"]
+        return {
+            "networks": self.networks(),
+            "methods": {name: self.options(name) for name in METHODS if name in self.methods},
+            "scales": {sigma: scales.get(sigma) for sigma in self.sigmas},
+            "images": min(DETAIL_IMAGES, self.images),
+            "samples": DETAIL_SAMPLES,
+            "seed": self.config["seed"],
+        }
+
+    def claims(self) -> dict[str, Any]:
+        """Return what the claims' tests must know: the schedule, and what sequential sampling asked."""
+        sampling = self.config["sampling"]
+        return {
+            **{key: self.config["diffusion"][key] for key in ("schedule", "timesteps")},
+            "questions": sampling["stop"]["questions"] if sampling["mode"] == "sequential" else None,
+        }
+
     def audit(self) -> dict[str, Any]:
         """Return the parameters of the audit: a guidance scale for every sigma, none where no method is guided."""
         guided = any(METHODS[name].guided for name in self.methods)
@@ -716,7 +743,8 @@ class Experiment:
         names = ["certified_accuracy", "clean_accuracy"]
         if self.asks_label:
             return names
-        return [*names, "true_class_probability", "bounds"] + ([] if self.partial else ["savings"])
+        names += ["true_class_probability", "bounds", "average_certified_radius"]
+        return names + ([] if self.partial else ["savings", "claims"])
 
     def figure(self, *keys: str, **content: Any) -> dict[str, Any]:
         """Return the parameters of a figure, so that a change of one key reruns those only that show it.

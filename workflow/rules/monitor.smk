@@ -40,6 +40,7 @@ rule summary:
     input:
         "<results>/tables/certified_accuracy.md",
         "<results>/tables/clean_accuracy.md",
+        claims=("<results>/tables/claims.md" if "claims" in EXPERIMENT.tables() else []),
     output:
         "<results>/summary.txt",
     log:

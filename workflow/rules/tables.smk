@@ -1,10 +1,11 @@
-# The paper's two tables; what few images can still tell: the true class's probability, two bounds on the same counts; and
-# what sequential sampling saves.
+# The paper's two tables; what few images can still tell: the true class's probability, two bounds on the same counts; what
+# sequential sampling saves; and the paper's claims with their verdicts.
 
 
 rule tables:
     input:
         certificates="<results>/certificates.parquet",
+        counts="<results>/counts.parquet",
         paper=EXPERIMENT.config["paper_tables"] or [],
     output:
         multiext("<results>/tables/certified_accuracy", ".csv", ".md", ".tex"),
@@ -47,6 +48,7 @@ rule comparisons:
     output:
         multiext("<results>/tables/true_class_probability", ".csv", ".md", ".tex"),
         multiext("<results>/tables/bounds", ".csv", ".md", ".tex"),
+        multiext("<results>/tables/average_certified_radius", ".csv", ".md", ".tex"),
         probability=report(
             "<results>/tables/true_class_probability.html",
             caption="../report/true_class_probability.rst",
@@ -58,6 +60,12 @@ rule comparisons:
             caption="../report/bounds.rst",
             category="Tables",
             labels={"table": "gain of the pair bound"},
+        ),
+        radius=report(
+            "<results>/tables/average_certified_radius.html",
+            caption="../report/average_certified_radius.rst",
+            category="Tables",
+            labels={"table": "average certified radius"},
         ),
     log:
         "<logs>/comparisons.log",
@@ -111,3 +119,59 @@ rule savings:
         figure=EXPERIMENT.figure(ledgers=experiment.LEDGERS, **EXPERIMENT.samples()),
     script:
         "../../scripts/savings.py"
+
+
+rule detail:
+    input:
+        images="<images>/images.csv",
+        pixels="<images>/images.npy",
+        diffusion="<diffusion>/weights",
+        classifier="<classifier>/weights",
+    output:
+        "<results>/detail.parquet",
+    log:
+        "<logs>/detail.log",
+    benchmark:
+        "<benchmarks>/detail.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    threads: 1
+    resources:
+        gpu=NEEDS["gpu"],
+        mem_mb=NEEDS["mem_mb"],
+        runtime=120,
+    params:
+        detail=EXPERIMENT.detail(),
+        machine=machine_of,
+    script:
+        "../../scripts/detail.py"
+
+
+rule claims:
+    input:
+        claims="config/claims.yaml",
+        published="config/paper_tables.csv",
+        counts="<results>/counts.parquet",
+        certificates="<results>/certificates.parquet",
+        detail="<results>/detail.parquet" if EXPERIMENT.compares_detail() else [],
+    output:
+        multiext("<results>/tables/claims", ".csv", ".md", ".tex"),
+        page=report(
+            "<results>/tables/claims.html",
+            caption="../report/claims.rst",
+            category="Claims",
+            labels={"table": "claims"},
+        ),
+    log:
+        "<logs>/claims.log",
+    benchmark:
+        "<benchmarks>/claims.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    params:
+        claims=EXPERIMENT.claims(),
+    script:
+        "../../scripts/claims.py"

@@ -1,5 +1,6 @@
-"""What a finished run tells in the terminal: the tables, where the time went, and where everything is."""
+"""What a finished run tells in the terminal: verdicts, tables, where the time went, and where everything is."""
 
+import csv
 import re
 from pathlib import Path
 
@@ -23,9 +24,17 @@ def time_in_networks(logs: Path, benchmarks: Path) -> list[str]:
     ]
 
 
-def summary(results: Path, logs: Path, benchmarks: Path) -> str:
-    """Return the text."""
-    lines = []
+def verdicts(claims: Path) -> list[str]:
+    """Tell the verdicts on the paper's claims, how many of which kind first."""
+    with claims.with_suffix(".csv").open(newline="") as file:
+        found = {row["claim"]: (row["claim_verdict"], row["text"]) for row in csv.DictReader(file)}
+    told = claims.read_text().splitlines()[0]
+    return [f"The paper's claims: {told}", "", *(f"{verdict:13} {text}" for verdict, text in found.values()), ""]
+
+
+def summary(results: Path, logs: Path, benchmarks: Path, claims: Path | None = None) -> str:
+    """Return the text; ``claims`` is the table of verdicts (.md, the .csv beside it), where there is one."""
+    lines = verdicts(claims) if claims else []
     for name in SHOWN:
         table = results / "tables" / f"{name}.md"
         if table.exists():

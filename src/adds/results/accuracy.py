@@ -72,9 +72,7 @@ def paired_table(of_images: pd.DataFrame, reference: tuple[str, int]) -> pd.Data
     rows = []
     for method, sigma, votes in wide.columns:
         shares = wide[method, sigma, votes].dropna()
-        other = wide.get((reference[0], sigma, reference[1]), pd.Series(dtype=float))
-        difference = (shares - other).dropna().to_numpy()  # partial results: over the images that both have
-        compared = mean_interval(difference) if len(difference) else (np.nan, np.nan, np.nan)
+        compared = _against(wide, (method, sigma, votes), reference)
         rows.append((method, sigma, votes, len(shares), *mean_interval(shares.to_numpy()), *compared))
     return pd.DataFrame(
         rows,
@@ -89,6 +87,37 @@ def paired_table(of_images: pd.DataFrame, reference: tuple[str, int]) -> pd.Data
             "difference_high",
         ],
     )
+
+
+def _against(
+    wide: pd.DataFrame, setting: tuple[str, float, int], reference: tuple[str, int]
+) -> tuple[float, float, float]:
+    """Return the mean difference to the reference at the same sigma, with its interval, over the images of both."""
+    other = wide.get((reference[0], setting[1], reference[1]), pd.Series(dtype=float))
+    difference = (wide[setting] - other).dropna().to_numpy()
+    return mean_interval(difference) if len(difference) else (np.nan, np.nan, np.nan)
+
+
+def radius_table(both: pd.DataFrame, reference: tuple[str, int]) -> pd.DataFrame:
+    """Return per setting the average certified radius by either bound, and its paired difference to the reference.
+
+    ``both`` holds the certificates of the same counts by ``cohen`` and by ``pair``. An image that is wrong or abstained
+    from counts 0. By the paper's bound, ``abstained`` is the share of images that are abstained from, ``wrong`` that of
+    images that are certified as another class than their label, missing where labels are.
+    """
+    by_paper = both[both["bound"] == "cohen"]
+    labelled = bool(by_paper["correct"].notna().all())
+    wrong = ~by_paper["correct"].astype("boolean").fillna(True).astype(bool) & ~by_paper["abstained"]
+    shares = by_paper.assign(wrong=wrong).groupby(SETTING)[["abstained", "wrong"]].mean()
+    table = pd.DataFrame({"images": by_paper.groupby(SETTING).size()})
+    radius = both.assign(radius=both["radius"].where(is_certified(both), 0.0))
+    for bound in ("cohen", "pair"):
+        wide = radius[radius["bound"] == bound].pivot(index="number", columns=SETTING, values="radius")
+        compared = [_against(wide, setting, reference) for setting in table.index]
+        table[bound] = wide.mean()
+        table[[f"{bound}_difference", f"{bound}_low", f"{bound}_high"]] = compared
+    table["abstained"], table["wrong"] = shares["abstained"], shares["wrong"] if labelled else np.nan
+    return table.reset_index()
 
 
 def bounds_table(both: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from adds.registry import Variant, in_order, title
+from adds.results.again import PAPER_IMAGES
 from adds.sampling.job import SETTING
 
 Cells = dict[tuple[Variant, float], str]
@@ -138,6 +139,23 @@ def bounds_cells(table: pd.DataFrame) -> Cells:
     }
 
 
+def radius_cells(table: pd.DataFrame) -> Cells:
+    """Write both average radii with their paired differences, then the shares abstained and certified but wrong."""
+    cells = {}
+    for row in table.itertuples():
+        parts = []
+        for bound in ("cohen", "pair"):
+            text = f"{getattr(row, bound):.3f}"
+            low, high = (getattr(row, f"{bound}_{end}") for end in ("low", "high"))
+            if low == low and (low != 0 or high != 0):  # not of the reference, nor of what shares no image with it
+                text += f" ({getattr(row, f'{bound}_difference'):+.3f} [{low:+.3f}, {high:+.3f}])"
+            parts.append(text)
+        wrong = "" if pd.isna(row.wrong) else f", wrong {100 * row.wrong:.1f}"
+        text = f"{' → '.join(parts)}; abstained {100 * row.abstained:.1f}{wrong}"
+        cells[Variant(row.method, row.votes), row.sigma] = text
+    return cells
+
+
 def saving_cells(table: pd.DataFrame) -> Cells:
     """Write the saving as a factor, with the numbers of open images and of other decisions."""
     return {
@@ -146,17 +164,24 @@ def saving_cells(table: pd.DataFrame) -> Cells:
     }
 
 
-def beside_paper(table: pd.DataFrame, ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Add the paper's value (percent), the difference of ours to it, and whether sampling alone explains it.
+def beside_paper(
+    table: pd.DataFrame, ours: pd.DataFrame, paper: pd.DataFrame, errors: pd.DataFrame | None
+) -> pd.DataFrame:
+    """Add the paper's value (percent), the difference of ours to it, and whether chance alone explains it.
 
-    ``ours`` holds our accuracies by the paper's bound, whichever bound the table shows. Both accuracies are
-    shares of n images: their difference is ``within_error`` where it is at most 1.96 standard errors of a
-    difference of two such shares, sqrt(p (1 - p) / n + q (1 - q) / n).
+    ``ours`` holds our accuracies by the paper's bound, whichever bound the table shows. ``errors`` are the standard
+    errors of fresh samples on the same images (`seeds_errors`). Where N is smaller than the paper's 250 images,
+    sqrt(q (1 - q) / N (1 - N / 250)) is added, the error of choosing N of them. A difference is ``within_error`` where
+    it is at most 1.96 standard errors. Without ``errors`` (images without labels) nothing is.
     """
     paper = paper.set_axis([*SETTING, "paper"], axis="columns")
     joined = table.merge(paper, on=SETTING, how="left")
     same_bound = joined[SETTING].merge(ours, on=SETTING, how="left")["accuracy"].to_numpy()
-    theirs = joined["paper"] / 100
-    error = np.sqrt((same_bound * (1 - same_bound) + theirs * (1 - theirs)) / joined["images"])
+    theirs, images = joined["paper"] / 100, joined["images"]
+    chosen = theirs * (1 - theirs) / images * (1 - images / PAPER_IMAGES).clip(lower=0)
+    of_seeds = np.nan if errors is None else joined[SETTING].merge(errors, on=SETTING, how="left")["error"].to_numpy()
+    error = np.sqrt(of_seeds**2 + chosen)
     difference = same_bound - theirs
-    return joined.assign(difference=100 * difference, within_error=difference.abs() <= 1.96 * error)
+    return joined.assign(
+        difference=100 * difference, error=100 * error, within_error=difference.abs() <= 1.96 * error + 1e-9
+    )

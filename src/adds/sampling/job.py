@@ -20,6 +20,7 @@ from adds.data.images import Images, Picture
 from adds.experiment import short_hash
 from adds.machine.devices import Device
 from adds.registry import OPTIONS, Stage, Variant
+from adds.sampling.first import FirstSamples
 from adds.sampling.ledger import Chunk, FamilyLedgers
 from adds.sampling.stopping import Rule, SampleSize
 from adds.sampling.votes import predictions_of
@@ -66,6 +67,8 @@ class Tally:
     budget_share: float = 0.0
     stopped: str = ""
     """Why sampling stopped, where a rule stopped it."""
+    first: FirstSamples | None = None
+    """What the first samples tell, as many of every image."""
 
     @property
     def samples(self) -> int:
@@ -83,6 +86,8 @@ class Tally:
             return
         predictions, of_votes = found
         part = taken / len(chunk)
+        if self.first is not None:
+            self.first.add(chunk, variant, predictions, skipped, skipped + taken)
         self.counts += np.bincount(predictions[skipped : skipped + taken], minlength=len(self.counts))
         self.evaluations += round(part * (chunk.shared_evaluations + of_votes * chunk.vote_evaluations))
         self.seconds += part * (chunk.shared_seconds + of_votes * chunk.vote_seconds)
@@ -109,6 +114,7 @@ class Counter:
         limit: int,
         rule: Rule | None = None,
         look_every: int | None = None,
+        first: int = 0,
         ledgers: FamilyLedgers | None = None,
         progress: Progress | None = None,
     ) -> Tally:
@@ -116,9 +122,10 @@ class Counter:
 
         The rule is asked after every ``look_every`` samples, or after every chunk. What the family's ledgers hold is
         taken from there; the rest is drawn and added to them. Samples that two chunks hold are the same, and count
-        once.
+        once. The ``first`` so many are looked at more closely (`FirstSamples`).
         """
         tally, step = Tally(np.zeros(self.classes, dtype=np.int64)), look_every or self.chunk_size
+        tally.first = FirstSamples.none_yet(self.classes, first) if first else None
         while tally.samples < limit and not tally.stopped:
             before, look = tally.samples, min(tally.samples + step, limit)
             self._find(tally, picture, stage, look, ledgers)
@@ -213,7 +220,12 @@ def run_job(
             about = label_of(picture) if size.asks_label else int(selection.counts.argmax())
             cap = "cap" if not size.asks_label or ledgers.fix_cap(picture, size.n) else RAISED_CAP
             estimation = counter.count(
-                picture, stage="estimation", limit=size.n, rule=size.estimation_rule(about, sigma), **sources
+                picture,
+                stage="estimation",
+                limit=size.n,
+                rule=size.estimation_rule(about, sigma),
+                first=size.in_any_case(counter.chunk_size),
+                **sources,
             )
             bar.total -= size.n0 + size.n - selection.samples - estimation.samples
             rows.append(
@@ -231,6 +243,7 @@ def run_job(
                     "evaluations": selection.evaluations + estimation.evaluations,
                     "seconds": selection.seconds + estimation.seconds,
                     "budget_share": max(selection.budget_share, estimation.budget_share),
+                    **(estimation.first.columns() if estimation.first else {}),
                     "pixels": picture.checksum,
                     **provenance(identity, device),
                 }

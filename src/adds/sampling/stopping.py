@@ -252,6 +252,15 @@ class SampleSize:
         """Return after how many selection samples to look, where estimation looks after every ``chunk``."""
         return chunk if self.stop is None else min(chunk, SELECTION_STEP)
 
+    def in_any_case(self, chunk: int) -> int:
+        """Return how many estimation samples every image gets, whatever they show, with a look after every ``chunk``.
+
+        All n where sampling doesn't stop, else those up to the first look from ``at_least`` on.
+        """
+        if self.stop is None:
+            return self.n
+        return min(self.n, -(-max(self.stop.at_least, 1) // chunk) * chunk)
+
     def selection_rule(self) -> Rule:
         """Select with n0 samples; in sequential mode stop earlier when one class leads.
 
