@@ -127,18 +127,19 @@ METHODS = _by_name(
     Method(
         "carlini",
         "Carlini et al.",
-        counts="13f21f1ff4b68342",
+        counts="41a0c0e176470df5",
         colour="#000000",
         dashes=(4, 1.5),
+        options={"start": ("exact", "grid"), "noise": ("sigma", "timestep")},
     ),
     Method(
         "densepure",
         "DensePure",
-        counts="fb7c068b03e21e69",
+        counts="f1ba5e04588c93de",
         colour="#0072B2",
         dashes=(6, 1.5, 1, 1.5),
         takes_votes=True,
-        options={"start": ("grid", "exact")},
+        options={"start": ("grid", "exact"), "noise": ("sigma", "timestep")},
     ),
     Method(
         "adds",

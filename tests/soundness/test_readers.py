@@ -13,6 +13,8 @@ from adds.diffusion.noise import SHARED, Noise
 from adds.methods import adds, adds_bridge, consensus
 from adds.methods.adds import guide
 from adds.methods.base import Query, method, purify, vote
+from adds.methods.carlini import denoise
+from adds.methods.entering import enter, entry_timestep
 from adds.methods.majority import majority
 from adds.methods.release import Release, Subject, release
 from adds.models.embedded import embedded_pipeline
@@ -103,6 +105,41 @@ def test_methods_share_their_release(pipeline, image):
     subject = Subject(image, torch.arange(5), noise_of(0.7))
     one, other = (release(pipeline.denoiser.schedule, subject, 0.7).y for _ in range(2))
     assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["carlini", "densepure"])
+@pytest.mark.parametrize("start", ["exact", "grid"])
+def test_noise_of_the_timestep_is_never_less_than_sigmas(pipeline, image, name, start):
+    """x_t = sqrt(abar) x + N(0, 1 - abar): the release, and independent noise for what it lacks."""
+    schedule, sigma = pipeline.denoiser.schedule, 0.6
+    seen = released(pipeline, image, sigma, 4000)
+    states = {}
+    for noise in ("sigma", "timestep"):
+        query = Query(sigma, options={"start": start, "noise": noise})
+        first = entry_timestep(schedule, pipeline.grid, query, name)
+        states[noise] = enter(schedule, first, query, name, seen)
+    abar = float(schedule.alphas_bar[first])
+    assert (first in pipeline.grid.timesteps) == (start == "grid")
+    torch.testing.assert_close(states["sigma"], abar**0.5 * seen.y)
+    error = states["timestep"] - abar**0.5 * (2 * image - 1)
+    assert float(error.var()) == pytest.approx(1 - abar, rel=0.02)
+    assert 1 - abar >= abar * (2 * sigma) ** 2
+    added = states["timestep"] - states["sigma"]
+    correlation = (added * (seen.y - (2 * image - 1))).mean() / (2 * sigma)
+    assert abs(float(correlation)) < 5 * float(added.std()) / np.sqrt(added.numel())
+
+
+def test_options_that_are_left_out_are_the_defaults(pipeline, image):
+    """Carlini enters at t* and DensePure on the grid, both with sigma's noise."""
+    seen = released(pipeline, image, 0.6, 6)
+    for name, start in (("carlini", "exact"), ("densepure", "grid")):
+        plain, told = (
+            method(name).purify(pipeline, Query(0.6, options=options), seen).images
+            for options in ({}, {"start": start, "noise": "sigma"})
+        )
+        assert torch.equal(plain, told)
+    expected = denoise(pipeline.denoiser, seen.y, 0.6)
+    assert torch.equal(method("carlini").purify(pipeline, Query(0.6), seen).images, expected)
 
 
 # Bridges

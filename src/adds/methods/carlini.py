@@ -6,6 +6,7 @@ from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.reverse import Purified, one_each
 from adds.diffusion.schedule import Grid, Schedule
 from adds.methods.base import Ballots, Query, Work, classify
+from adds.methods.entering import enter, entry_timestep
 from adds.methods.release import Release
 from adds.models.pipeline import Pipeline
 
@@ -15,14 +16,19 @@ def denoise(denoiser: Denoiser, y: Tensor, sigma: float) -> Tensor:
 
     x_{t*} = sqrt(abar_{t*}) (x + N(0, sigma^2 I)): the noise is sigma's, not the timestep's own.
     """
-    schedule = denoiser.schedule
-    grid = schedule.respaced([schedule.first_as_noisy_as(sigma)])
-    return denoiser.predict(float(grid.alphas_bar[0]) ** 0.5 * y, grid, 0).x0
+    first = denoiser.schedule.first_as_noisy_as(sigma)
+    return _predict(denoiser, float(denoiser.schedule.alphas_bar[first]) ** 0.5 * y, first)
+
+
+def _predict(denoiser: Denoiser, x_t: Tensor, timestep: int) -> Tensor:
+    return denoiser.predict(x_t, denoiser.schedule.respaced([timestep]), 0).x0
 
 
 def purify(pipeline: Pipeline, query: Query, release: Release) -> Purified:
-    """Denoise once."""
-    return one_each(denoise(pipeline.denoiser, release.y, query.sigma))
+    """Denoise once, from where and with whose noise the options say; their defaults are what `denoise` does."""
+    schedule = pipeline.denoiser.schedule
+    first = entry_timestep(schedule, pipeline.grid, query, "carlini")
+    return one_each(_predict(pipeline.denoiser, enter(schedule, first, query, "carlini", release), first))
 
 
 def vote(pipeline: Pipeline, query: Query, release: Release) -> Ballots:

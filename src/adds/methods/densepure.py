@@ -5,6 +5,7 @@ import torch
 from adds.diffusion.reverse import Continuations, Purified
 from adds.diffusion.schedule import Grid, Schedule
 from adds.methods.base import Ballots, Query, Work, poll
+from adds.methods.entering import enter, entry_timestep
 from adds.methods.release import Release
 from adds.models.pipeline import Pipeline
 
@@ -15,21 +16,21 @@ def entry(schedule: Schedule, grid: Grid, query: Query) -> tuple[Grid, int]:
     ``grid`` enters at the grid's first timestep that is as noisy as sigma (the paper's way, as we read it);
     ``exact`` puts t* itself in front of the grid's timesteps below it (DensePure's own code).
     """
-    if query.option("densepure", "start") == "grid":
-        first = schedule.first_as_noisy_as(query.sigma, among=grid.timesteps)
+    first = entry_timestep(schedule, grid, query, "densepure")
+    if first in grid.timesteps:
         return grid, grid.timesteps.index(first)
-    first = schedule.first_as_noisy_as(query.sigma)
     chain = schedule.respaced([t for t in grid.timesteps if t < first] + [first])
     return chain, len(chain) - 1
 
 
 def _chains(pipeline: Pipeline, query: Query, release: Release) -> Continuations:
     """Return the independent reverse chains from one noised image."""
-    chain, step = entry(pipeline.denoiser.schedule, pipeline.grid, query)
+    schedule = pipeline.denoiser.schedule
+    chain, step = entry(schedule, pipeline.grid, query)
     return Continuations(
         pipeline.denoiser,
         chain,
-        states=float(chain.alphas_bar[step]) ** 0.5 * release.y,
+        states=enter(schedule, chain.timesteps[step], query, "densepure", release),
         steps=torch.full((len(release),), step, device=release.y.device),
         samples=release.samples,
         noise=release.noise,
