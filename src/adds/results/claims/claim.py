@@ -32,6 +32,7 @@ class Part:
     table: str | None = None
     slope: str | None = None
     option: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for value, choices in ((self.test, TESTS), (self.sigmas, SIGMAS), (self.among, (None, *AMONG))):

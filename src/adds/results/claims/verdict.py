@@ -350,6 +350,8 @@ def _of_table(contrast: Contrast, table: pd.DataFrame | None) -> Found | str:
         if values.shape[1] < 2 or len(values) < FEWEST:
             return what[str(part.table)]
         return of_means(slopes(values).to_numpy(), cast("Test", part.test), part.margin)
+    for option, value in part.given.items():
+        rows = rows[rows[option] == value]
     [(option, (one, other))] = part.option.items()
     values = rows.pivot(index="number", columns=option, values=part.measure)
     if not {one, other} <= set(values) or len(values.dropna()) < FEWEST:

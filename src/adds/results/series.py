@@ -1,0 +1,121 @@
+"""Several experiments side by side: one table of how they differ, one figure over what was changed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from adds.registry import OPTIONS, in_order, title
+from adds.results.accuracy import is_certified, mean_interval, true_class_shares
+from adds.results.certified import by_bound
+from adds.results.figures.style import TEXT_WIDTH, line
+from adds.sampling.job import KEY, SETTING
+
+CHANGED = ("guidance_scale", *OPTIONS)
+"""What experiments of a series may differ in, as counts record it."""
+
+MEASURES = {
+    "certified": "Certified at r = 0 (%)",
+    "radius": "Mean certified radius",
+    "p_true": "True class's probability (%)",
+    "budget_share": "Largest share of budget spent (%)",
+}
+
+
+def side_by_side(results: Mapping[str, Path], bound: str = "cohen") -> pd.DataFrame:
+    """Return a row per experiment, setting and image: KEY, what was changed, and the measures; percent where shares."""
+    parts = []
+    for name, folder in results.items():
+        certified = by_bound(pd.read_parquet(folder / "certificates.parquet"), bound)
+        right = is_certified(certified)
+        rows = certified[[*KEY, *CHANGED]].assign(
+            experiment=name,
+            certified=100.0 * right,
+            radius=certified["radius"].where(right, 0.0),
+            budget_share=100 * certified["budget_share"],
+        )
+        shares = true_class_shares(pd.read_parquet(folder / "counts.parquet"))
+        parts.append(rows.merge(shares.assign(p_true=100 * shares["p_true"]), on=KEY))
+    return pd.concat(parts, ignore_index=True)
+
+
+def comparison(images: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Return a row per experiment and setting: means, and paired differences to the reference experiment.
+
+    Differences are over the images that both have, with Student's 95% intervals.
+    """
+    rows = []
+    for setting, group in images.groupby(SETTING):
+        for name, own in group.groupby("experiment", sort=False):
+            row = dict(zip(SETTING, setting, strict=True)) | {"experiment": name, "images": len(own)}
+            row |= {column: own[column].iloc[0] for column in CHANGED}
+            row |= {measure: own[measure].mean() for measure in MEASURES}
+            other = group[group["experiment"] == reference].set_index("number")
+            for measure in ("certified", "radius", "p_true"):
+                paired = (own.set_index("number")[measure] - other[measure]).dropna()
+                ends = mean_interval(paired.to_numpy()) if len(paired) else (float("nan"),) * 3
+                row |= dict(zip((f"{measure}_difference", f"{measure}_low", f"{measure}_high"), ends, strict=True))
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def markdown(table: pd.DataFrame, reference: str) -> str:
+    """Write the comparison: means, and in brackets differences to the reference with their intervals."""
+    lines = []
+    for sigma in sorted(table["sigma"].unique()):
+        lines += [f"| sigma {sigma:g} | experiment | certified (%) | radius | p of the true class (%) | budget (%) |"]
+        lines += ["|---|---|---|---|---|---|"]
+        at_sigma = table[table["sigma"] == sigma]
+        for method, votes in in_order(zip(at_sigma["method"], at_sigma["votes"], strict=True)):
+            for _, row in at_sigma[(at_sigma["method"] == method) & (at_sigma["votes"] == votes)].iterrows():
+                cells = [_cell(row, "certified", 1), _cell(row, "radius", 3), _cell(row, "p_true", 1)]
+                if row["experiment"] == reference:
+                    cells = [cell.partition(" ")[0] for cell in cells]
+                told = " | ".join([*cells, f"{row['budget_share']:.1f}"])
+                lines.append(f"| {title(method, votes)} | {row['experiment']} | {told} |")
+        lines.append("")
+    lines.append(f"{table['images'].max()} images. In brackets paired differences to {reference}, with 95% intervals.")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(row: "pd.Series[float]", measure: str, digits: int) -> str:
+    ends = (row[f"{measure}_{end}"] for end in ("difference", "low", "high"))
+    difference, low, high = (f"{value:+.{digits}f}" for value in ends)
+    return f"{row[measure]:.{digits}f} ({difference} [{low}, {high}])"
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    """Draw every measure against what was changed: the guidance scale, or else the experiments in their order."""
+    sigmas = sorted(table["sigma"].unique())
+    numeric = table["guidance_scale"].nunique() > 1
+    figure, axes = plt.subplots(
+        len(MEASURES), len(sigmas), figsize=(TEXT_WIDTH, 6.4), sharex=True, sharey="row", squeeze=False
+    )
+    for (measure, name), row in zip(MEASURES.items(), axes, strict=True):
+        for axis, sigma in zip(row, sigmas, strict=True):
+            panel = table[table["sigma"] == sigma]
+            for method, votes in in_order(zip(panel["method"], panel["votes"], strict=True)):
+                curve = panel[(panel["method"] == method) & (panel["votes"] == votes)]
+                look = line(method, votes)
+                axis.plot(
+                    curve["guidance_scale"] if numeric else curve["experiment"],
+                    curve[measure],
+                    color=look.colour,
+                    dashes=look.dashes or (None, None),
+                    linewidth=look.width,
+                    marker="o",
+                    markersize=3,
+                    label=title(method, votes),
+                )
+            axis.set_ylim(bottom=0)
+            axis.tick_params(axis="x", rotation=0 if numeric else 30)
+        row[0].set_ylabel(name.replace(" (", "\n("))
+    for axis, sigma in zip(axes[0], sigmas, strict=True):
+        axis.set_title(f"$\\sigma$ = {sigma:g}")
+    if numeric:
+        for axis in axes[-1]:
+            axis.set_xlabel("Guidance scale")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
