@@ -19,6 +19,7 @@ pathvars:
     diffusion=EXPERIMENT.folder("diffusion"),
     classifier=EXPERIMENT.folder("classifier"),
     compiled=EXPERIMENT.folder("compiled"),
+    resources=EXPERIMENT.resources,
     logs=f"logs/{EXPERIMENT.name}",
     benchmarks=f"benchmarks/{EXPERIMENT.name}",
 

@@ -40,8 +40,7 @@ def load_sampler(
     pipeline = load_pipeline(
         job["networks"],
         machine["batch_size"],
-        diffusion=folders.get("diffusion"),
-        classifier=folders["classifier"],
+        folders,
         device=torch.device(device),
         compiled=compiled,
     )
@@ -54,6 +53,7 @@ def load_sampler(
         guidance_scale=identity.get("guidance_scale", 0.0),
         seed=identity["seed"],
         options=job["options"],
+        readers=job["readers"],
     )
 
 
@@ -104,7 +104,7 @@ def check_code(code: dict[str, str]) -> None:
 def main(job: dict[str, Any], machine: dict[str, Any], inputs: Any, output: str) -> None:
     check_code(job["identity"]["code"])
     device = leaders_device(inputs.leader) if job["reads_only"] else claim_device(machine)
-    folders = {name: Path(inputs[name]).parent for name in ("diffusion", "classifier") if inputs.get(name)}
+    folders = {name: Path(inputs[name]).parent for name in job["networks"] if inputs.get(name)}
     models = {name: checksums(folder) for name, folder in folders.items()}
     identity = whole_identity(job["identity"], models, device.kind)
     compiled = Path(inputs.compiled).parent if machine["compile"] and "diffusion" in folders else None

@@ -18,8 +18,7 @@ def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, sigma: fl
         params["networks"],
         # One sample at a time is denoised: batches that are filled up with padding would be all but wasted.
         {"diffusion": 1, "classifier": 1},
-        diffusion=Path(inputs.diffusion).parent,
-        classifier=Path(inputs.classifier).parent,
+        {"diffusion": Path(inputs.diffusion).parent, "classifier": Path(inputs.classifier).parent},
         device=torch.device(claim_device(machine).kind),
     )
     images = Images.read(inputs.images, inputs.pixels)

@@ -17,8 +17,7 @@ def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, output: s
     pipeline = load_pipeline(
         params["networks"],
         {"diffusion": params["samples"], "classifier": 1},  # an image's samples are a batch; nothing is classified
-        diffusion=Path(inputs.diffusion).parent,
-        classifier=Path(inputs.classifier).parent,
+        {"diffusion": Path(inputs.diffusion).parent, "classifier": Path(inputs.classifier).parent},
         device=torch.device(claim_device(machine).kind),
     )
     images = Images.read(inputs.images, inputs.pixels).part(0, params["images"])

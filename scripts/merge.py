@@ -11,12 +11,12 @@ from adds.results.merge import merge_counts
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "merge")
     inputs, params = snakemake.input, snakemake.params.experiment
-    networks = {name: inputs.get(name) for name in ("diffusion", "classifier")}
+    folders = {folder for entry in params["identities"] for folder in entry["folders"].values()}
     counts = merge_counts(
         inputs.counts,
         pd.read_csv(inputs.images, dtype={"pixels": str}),
         params["identities"],
-        {name: checksums(Path(weights).parent) for name, weights in networks.items() if weights},
+        {folder: checksums(Path(folder)) for folder in folders},
         params["sampling"],
         partial=params["partial"],
     )

@@ -17,8 +17,7 @@ def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, output: s
     pipeline = load_pipeline(
         params["networks"],
         machine["batch_size"],
-        diffusion=Path(inputs.diffusion).parent,
-        classifier=Path(inputs.classifier).parent,
+        {"diffusion": Path(inputs.diffusion).parent, "classifier": Path(inputs.classifier).parent},
         device=torch.device(claim_device(machine).kind),
     )
     picture = next(iter(Images.read(inputs.images, inputs.pixels).part(0, 1)))

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 
-from adds.data.digits import FOR_CHOICES, load_split
+from adds.data.digits import training
 from adds.machine.logs import configure_logging
 from adds.machine.memory import keep_freed_memory
 from adds.models.training import TrainingSettings, train_classifier
@@ -15,8 +14,7 @@ from adds.models.weights import describe_model, save_weights
 
 
 def main(recipe: dict[str, Any], output: Any) -> None:
-    train, test = load_split()
-    held_out = test[np.arange(FOR_CHOICES)]
+    train, held_out = training()
     settings = TrainingSettings(**recipe["training"])
     network, log = train_classifier(train, held_out, settings=settings, seed=recipe["seed"])
     save_weights(network, output.weights, recipe)

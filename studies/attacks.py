@@ -43,9 +43,8 @@ from adds.diffusion.batching import Batches
 from adds.diffusion.denoiser import Denoiser, Prediction
 from adds.diffusion.noise import Noise
 from adds.diffusion.schedule import Grid, to_model
-from adds.methods import adds, adds_oneshot, carlini
-from adds.methods.base import Query, method
-from adds.methods.rs import noised
+from adds.methods.base import Query, purify, vote
+from adds.methods.release import Subject, release
 from adds.models.embedded import embedded_pipeline
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.registry import METHODS
@@ -100,8 +99,8 @@ WARM_RESTARTS, WARM_STEPS = 2, 4
 # The smoothed classifiers, with gradients
 
 
-class AnyImage(Query):
-    """A query whose image may leave [0, 1], and may need a gradient."""
+class AnyImage(Subject):
+    """Samples of an image that may leave [0, 1], and may need a gradient."""
 
     def __post_init__(self) -> None:
         """Check nothing."""
@@ -137,19 +136,17 @@ def differentiable(pipeline: Pipeline, gradients_from: int = GRADIENTS_FROM) -> 
     return Pipeline(denoiser, classifier, pipeline.grid)
 
 
-def logits(pipeline: Pipeline, name: str, query: Query, samples: Tensor, noise: Noise) -> Tensor:
+def logits(pipeline: Pipeline, name: str, query: Query, subject: Subject) -> Tensor:
     """Return the logits behind each sample's ballot ([n, classes]) of a method with one vote.
 
     "bare" stands for the classifier without smoothing.
     """
     if name == "bare":
-        shown = to_model(query.image)[None]
-    elif name == "rs":
-        shown = noised(pipeline, query, samples, noise)
+        shown = to_model(subject.image)[None]
     else:
-        purify = {"carlini": carlini.purify, "adds": adds.purify, "adds_oneshot": adds_oneshot.purify}[name]
-        purified = purify(pipeline, query, samples, noise)
-        shown = purified.images[purified.owner.argsort()]
+        purified = purify(name, pipeline, query, subject)
+        released = release(pipeline.denoiser.schedule, subject, query.sigma)
+        shown = released.y if purified is None else purified.images[purified.owner.argsort()]
     return pipeline.classifier.logits(shown)
 
 
@@ -169,15 +166,14 @@ class Victim:
     def logits(self, image: Tensor, samples: Tensor) -> Tensor:
         """Return the logits of samples with these numbers, of the attack's own noise."""
         noise = Noise(seed=ATTACK_SEED, stage="estimation", image=self.number, sigma=self.sigma)
-        return logits(self.with_gradients, self.name, AnyImage(image, self.sigma), samples, noise)
+        return logits(self.with_gradients, self.name, Query(self.sigma), AnyImage(image, samples, noise))
 
     def count(self, image: Tensor, *, seed: int, first: int, count: int) -> Counts:
         """Count the classes of samples, by the library's own code."""
         noise = Noise(seed=seed, stage="estimation", image=self.number, sigma=self.sigma)
         with torch.no_grad():
-            ballots = method(self.name).vote(
-                self.library, AnyImage(image, self.sigma), torch.arange(first, first + count), noise
-            )
+            subject = AnyImage(image, torch.arange(first, first + count), noise)
+            ballots = vote(self.name, self.library, Query(self.sigma), subject)
         return np.bincount(ballots.classes[:, 0].numpy(), minlength=self.library.classifier.classes)
 
 

@@ -17,6 +17,7 @@ from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import Schedule, evenly_spaced
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.unet import build_unet, randomize
+from adds.registry import READERS
 from tests.own_data import certify_own_data
 from tests.workflow import copy_project, run
 
@@ -90,10 +91,12 @@ def unet() -> nn.Module:
 
 
 def unet_pipeline(schedule: Schedule, network: nn.Module, batch_size: int = 64) -> Pipeline:
+    classifiers = [BatchedClassifier(random_classifier(seed), classes=10, batch_size=batch_size) for seed in range(5)]
     return Pipeline(
         Denoiser(network, schedule, batch_size=batch_size),
-        BatchedClassifier(random_classifier(), classes=10, batch_size=batch_size),
+        classifiers[0],
         schedule.respaced(evenly_spaced(20, 1000)),
+        dict(zip(READERS, classifiers[1:], strict=True)),
     )
 
 

@@ -32,7 +32,8 @@ from adds.data.images import Picture
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.noise import Noise
 from adds.diffusion.schedule import Schedule, evenly_spaced
-from adds.methods.base import Query, method
+from adds.methods.base import Query, vote
+from adds.methods.release import Subject
 from adds.models.embedded import embedded_pipeline
 from adds.models.pipeline import BatchedClassifier, Pipeline
 
@@ -91,8 +92,8 @@ def test_the_attack_finds_the_nearest_boundary_of_a_linear_classifier(seed: int)
 @pytest.mark.parametrize("name", ATTACKED)
 def test_the_pass_with_gradients_predicts_what_the_library_does(networks: Pipeline, digit: Tensor, name: str) -> None:
     samples = torch.arange(12)
-    found = logits(differentiable(networks), name, AnyImage(digit, SIGMA), samples, noise()).argmax(dim=1)
-    expected = method(name).vote(networks, Query(digit, SIGMA), samples, noise()).classes[:, 0]
+    found = logits(differentiable(networks), name, Query(SIGMA), AnyImage(digit, samples, noise())).argmax(dim=1)
+    expected = vote(name, networks, Query(SIGMA), Subject(digit, samples, noise())).classes[:, 0]
     torch.testing.assert_close(found, expected)
 
 
@@ -104,7 +105,7 @@ def test_gradients_are_those_of_finite_differences(
     with_gradients, samples = differentiable(networks), torch.arange(12)
 
     def loss(image: Tensor) -> Tensor:
-        return margin(logits(with_gradients, name, AnyImage(image, SIGMA), samples, noise()), 9, 3)
+        return margin(logits(with_gradients, name, Query(SIGMA), AnyImage(image, samples, noise())), 9, 3)
 
     image = digit.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(loss(image), image)

@@ -216,13 +216,12 @@ def test_a_pipeline_can_do_without_a_diffusion_model(obtained):
     pipeline = load_pipeline(
         {"diffusion": diffusion, "classifier": {"kind": "python", "classes": 64}},
         {"diffusion": 2, "classifier": 2},
-        diffusion=None,
-        classifier=obtained(SEES.format(range="(-1, 1)")),
+        {"classifier": obtained(SEES.format(range="(-1, 1)"))},
         device=CPU,
     )
     assert pipeline.classifier.predict(torch.eye(64).view(64, 1, 8, 8)).tolist() == list(range(64))
     assert pipeline.grid.timesteps[-1] == 999
-    with pytest.raises(ValueError, match="without a diffusion model"):
+    with pytest.raises(ValueError, match="without that network"):
         pipeline.denoiser.predict(torch.zeros(2, 1, 8, 8), pipeline.grid, 3)
 
 

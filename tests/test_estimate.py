@@ -10,8 +10,9 @@ import yaml
 
 from adds.diffusion.noise import Noise
 from adds.experiment import Experiment
-from adds.methods.adds import guided_steps
-from adds.methods.base import Query, method
+from adds.methods.base import Query, method, vote
+from adds.methods.guidance import guided_steps
+from adds.methods.release import Subject
 from adds.models.unet import build_unet
 from adds.monitor.estimate import (
     estimate,
@@ -35,6 +36,7 @@ from adds.monitor.expected import (
 from adds.registry import METHODS
 from adds.sampling.stopping import LABEL_QUESTIONS, Certified, SampleSize, Stop
 from tests.conftest import unet_pipeline
+from tests.soundness.golden import READ
 from tests.workflow import PROJECT, merged
 
 PAPER = yaml.safe_load((PROJECT / "config/config.yaml").read_text())
@@ -82,15 +84,15 @@ def test_evaluations_are_those_that_runs_need(schedule, unet, image):
     """Or fewer: not all votes are cast, and a network's variance may lie above the least, so that more is guided."""
     pipeline = unet_pipeline(schedule, unet)
     for name, record in METHODS.items():
-        query = Query(image, 0.6, votes=3 if record.takes_votes else 1)
+        query = Query(0.6, votes=3 if record.takes_votes else 1, readers=READ)
         noise = Noise(seed=0, stage="selection", image=0, sigma=0.6)
         before = pipeline.denoiser.evaluations
-        method(name).vote(pipeline, query, torch.arange(8), noise)
+        vote(name, pipeline, query, Subject(image, torch.arange(8), noise))
         real = (pipeline.denoiser.evaluations - before) / 8
         expected = method(name).work(schedule, pipeline.grid, query).diffusion
         if record.takes_votes:
             assert real <= expected
-        elif name == "adds_oneshot":
+        elif name in ("adds_oneshot", "consensus"):
             assert real >= expected
         else:
             assert real == expected

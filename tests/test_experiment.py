@@ -124,6 +124,44 @@ def paper(**changes):
         ),
         ({"dataset": {"download": {"url": ["x"]}}}, "dataset.download.url: there is no such key, did you mean `urls`?"),
         ({"guidance_scale": {"0.5": 0.8, "0.50": 0.7}}, "two of them are the same sigma"),
+        (
+            {"methods": {"consensus": {"votes": [1], "readers": []}}},
+            "methods.consensus.readers is missing: a list of methods, as in [bayes, rs_trained]",
+        ),
+        (
+            {"methods": {"consensus": {"votes": [1], "readers": ["carlini"]}}},
+            "methods.consensus.readers: there is no 'carlini', did you mean `carlini_trained`?",
+        ),
+        (
+            {"methods": {"consensus": {"votes": [1], "readers": ["bayes", "bayes"]}}},
+            'methods.consensus.readers is ["bayes", "bayes"]: it lists something twice; give it more weight instead',
+        ),
+        (
+            {"methods": {"consensus": {"votes": [1], "readers": ["bayes", "rs_trained"], "weights": [1, 0]}}},
+            "methods.consensus.weights is [1, 0]: it needs a number above 0 for each of methods.consensus.readers",
+        ),
+        (
+            {"methods": {"consensus": {"votes": [1], "readers": ["bayes"], "weights": [2, 1]}}},
+            "methods.consensus.weights is [2, 1]: it needs a number above 0 for each of methods.consensus.readers",
+        ),
+        ({"methods": {"bayes": {"votes": [1], "readers": []}}}, "methods.bayes.readers: there is no such key"),
+        ({"methods": {"adds_bridge": {"votes": [1], "ending": "both"}}}, "methods.adds_bridge.ending: there is no"),
+        (
+            {"methods": {"rs_trained": {"votes": [1]}}, "readers": {"noised": None}},
+            "readers.noised is missing: a method reads it",
+        ),
+        (
+            {"methods": {"rs_trained": {"votes": [1]}}, "readers": {"noised": {"kind": "timm"}}},
+            "readers.noised.weights has no file for sigma 0.5: give one",
+        ),
+        (
+            {
+                "methods": {"bayes": {"votes": [1]}},
+                "dataset": {"name": "cifar10", "source": "c.tar.gz", "list": "config/cifar10_every_20th.csv"},
+            },
+            "methods: the kernel reader needs training images, which cifar10 has none of",
+        ),
+        ({"readers": {"noised": {"weight": {}}}}, "readers.noised.weight: there is no such key, did you mean"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
@@ -295,3 +333,52 @@ def test_everything_that_rules_get_can_be_written_as_json():
 def test_every_configuration_that_is_shipped_is_understood(name):
     files = [name] if name in ("digits", "cifar10") else ["digits", name]
     assert understood(configured(*files)).settings()
+
+
+READERS = {"bayes_radius": 2, "rs_trained": 1}
+
+
+def test_a_consensus_is_made_by_its_readers():
+    """Their networks, code, weights and options are its own; another weight is another identity."""
+
+    def consensus(**readers):
+        asked = {"readers": list(readers), "weights": list(readers.values())}
+        experiment = digits(methods={"consensus": {"votes": [1], **asked}})
+        return experiment, experiment.setting("consensus", "0.5", 1)
+
+    experiment, setting = consensus(**READERS)
+    assert experiment.networks_of("consensus") == ["noised", "radius_kernel"]
+    assert set(experiment.folders(setting)) == {"noised", "radius_kernel"}
+    identity = experiment.identity(setting)
+    assert identity["readers"] == READERS
+    assert set(identity["code"]) == {"consensus", *READERS}
+    assert "guidance_scale" not in identity
+    other, same = consensus(bayes_radius=1, rs_trained=1)
+    assert other.identity(same) != identity
+    guided, setting = consensus(adds_bridge=1)
+    assert guided.identity(setting)["guidance_scale"] == 0.8
+    assert guided.identity(setting)["ending"] == "oneshot"
+    assert guided.networks_of("consensus") == ["diffusion", "classifier"]
+
+
+def test_readers_belong_to_a_sigma_and_a_given_file_is_used():
+    methods = {"rs_trained": {"votes": [1]}, "carlini_trained": {"votes": [1]}}
+    experiment = digits(methods=methods, readers={"noised": {"weights": {"0.50": "mine.pt"}}})
+    folders = {
+        experiment.reader_folder(network, sigma) for network in ("noised", "denoised") for sigma in ("0.5", "1.0")
+    }
+    assert len(folders) == 4
+    assert experiment.reader("noised", "0.5") == {"kind": "small", "classes": 10, "weights": "mine.pt"}
+    trained = experiment.reader("noised", "1.0")
+    assert trained["training"] == configured("digits")["readers"]["noised"]["training"]
+    assert trained["sigma"] == 1.0
+    assert experiment.reader("denoised", "1.0")["denoiser"] == experiment.folder("diffusion")
+    anew = digits(methods=methods, readers={"noised": {"weights": {"0.5": "mine.pt"}}}, models={"source": "train"})
+    assert "training" in anew.reader("noised", "0.5")
+
+
+def test_other_methods_jobs_don_t_depend_on_the_readers():
+    changes = {"readers": {"noised": {"training": {"steps": 7}}}, "methods": {"rs_trained": {"votes": [1]}}}
+    before, after = digits(), digits(**changes)
+    for setting in before.settings():
+        assert before.job(setting, before.shard("00000")) == after.job(setting, after.shard("00000"))

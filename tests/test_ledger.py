@@ -406,7 +406,9 @@ def test_why_says_what_can_be_used_and_what_keeps_the_rest_from_use(jobs, tmp_pa
 
     def told():
         lines = why(experiment, jobs.store).splitlines()
-        place = lines.index("RS at sigma 0.5: this configuration wants up to 64 samples of rs with 1 vote(s)")
+        place = lines.index(
+            "RS, clean classifier at sigma 0.5: this configuration wants up to 64 samples of rs with 1 vote(s)"
+        )
         found = [line for line in lines if "on record" in line]
         assert found == lines[place + 1 : place + 3], "what is there is RS's and of this sigma"
         return sorted(line.removeprefix(f"  {EACH} samples on record (cpu): ") for line in found)

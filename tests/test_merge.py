@@ -16,10 +16,11 @@ from tests.test_ledger import CONFIGURED, IDENTITY, LEADER, MODELS, SIZE, Jobs, 
 IMAGES = images_of(4, 5, 6, 7)
 RS = {"family": "rs", "sigma": 0.6, "seed": 0}
 RS_IDENTITY = whole_identity(RS, {"classifier": MODELS["classifier"]}, "cpu")
+BOTH = {"diffusion": "diffusion", "classifier": "classifier"}
 IDENTITIES = [
-    {"method": "adds", "sigma": "0.6", "votes": 2, "identity": CONFIGURED},
-    {"method": "adds_oneshot", "sigma": "0.6", "votes": 1, "identity": CONFIGURED},
-    {"method": "rs", "sigma": "0.6", "votes": 1, "identity": RS},
+    {"method": "adds", "sigma": "0.6", "votes": 2, "identity": CONFIGURED, "folders": BOTH},
+    {"method": "adds_oneshot", "sigma": "0.6", "votes": 1, "identity": CONFIGURED, "folders": BOTH},
+    {"method": "rs", "sigma": "0.6", "votes": 1, "identity": RS, "folders": {"classifier": "classifier"}},
 ]
 
 

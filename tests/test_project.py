@@ -190,16 +190,19 @@ def test_published_weights_are_those_that_the_documents_state():
     """Checksums, sizes and how they were trained; numbers in the docs rest on them."""
     text = (PROJECT / "weights/README.md").read_text()
     files = sorted((PROJECT / "weights/digits").glob("*.safetensors"))
-    assert [file.stem for file in files] == ["classifier", "diffusion"]
+    config = configured("digits")
+    given = [file for reader in config["readers"].values() for file in reader["weights"].values()]
+    given += [config[name]["weights"] for name in ("classifier", "diffusion")]
+    assert sorted(file.relative_to(PROJECT).as_posix() for file in files) == sorted(given)
     for file in files:
         assert sha256_of(file) in text
-    assert sum(file.stat().st_size for file in files) < 3e6
-    config = configured("digits")
+    assert sum(file.stat().st_size for file in files) < 4e6
     for file in files:
-        recipe = made_by(file)
-        assert recipe["training"] == config[file.stem]["training"]
+        recipe, (name, _, sigma) = made_by(file), file.stem.partition("-")
+        assert recipe["training"] == {**config, **config["readers"]}[name]["training"]
         assert recipe["seed"] == config["seed"]
-    assert made_by(files[1])["unet"] == config["diffusion"]["unet"]
+        assert not sigma or recipe["sigma"] == float(sigma)
+    assert made_by(PROJECT / config["diffusion"]["weights"])["unet"] == config["diffusion"]["unet"]
 
 
 def test_published_networks_have_the_stated_held_out_errors():

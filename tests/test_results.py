@@ -177,7 +177,7 @@ def test_only_the_best_of_each_sigma_is_bold(tmp_path):
     write(table, accuracy_cells(table), value="accuracy", note="A note.", stem=tmp_path / "table")
     rows = {line.split(" | ")[0]: line for line in (tmp_path / "table.md").read_text().splitlines()}
     assert "**" in rows["| ADDS"]
-    assert "**" not in rows["| RS"]
+    assert "**" not in rows["| RS, clean classifier"]
 
 
 def test_gain_of_the_pair_bound():

@@ -18,6 +18,7 @@ from adds.methods import adds, densepure
 from adds.methods.adds import guide
 from adds.methods.base import Query
 from adds.methods.majority import UNCAST, always_cast, ballots_needed, majority, undecided
+from adds.methods.release import Subject
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.registry import Variant
 from adds.sampling.job import Tally
@@ -155,7 +156,7 @@ def test_a_chunk_with_all_ballots_is_read_as_ever():
 
 def test_every_ballot_of_densepure_costs_its_steps(pipeline, image):
     """All ballots of a sample share one evaluation, which no later round makes again."""
-    _, step = densepure.entry(pipeline.denoiser.schedule, pipeline.grid, Query(image, SIGMA))
+    _, step = densepure.entry(pipeline.denoiser.schedule, pipeline.grid, Query(SIGMA))
     for votes in (1, 2, 5, 8):
         chunk = chunk_of(pipeline, image, "densepure", votes)
         assert chunk.shared_evaluations == N
@@ -165,7 +166,7 @@ def test_every_ballot_of_densepure_costs_its_steps(pipeline, image):
 @pytest.mark.parametrize(("sigma", "parting"), [(0.45, {0, 1}), (0.6, {1, 2})])
 def test_every_ballot_of_adds_costs_what_guidance_left(pipeline, image, sigma, parting):
     noise = Noise(seed=0, stage="estimation", image=3, sigma=sigma)
-    steps = guide(pipeline, Query(image, sigma, guidance_scale=SCALE), SAMPLES, noise).steps.numpy()
+    steps = guide(pipeline, Query(sigma, guidance_scale=SCALE), Subject(image, SAMPLES, noise)).steps.numpy()
     assert set(steps) == parting
     for votes in (1, 2, 5, 8):
         chunk = chunk_of(pipeline, image, "adds", votes, sigma)
@@ -175,8 +176,8 @@ def test_every_ballot_of_adds_costs_what_guidance_left(pipeline, image, sigma, p
 
 def test_samples_with_nothing_random_left_cost_no_votes(pipeline, image):
     """At a tiny sigma the budget outlasts the chain."""
-    query, noise = Query(image, 0.02, votes=5), Noise(seed=0, stage="estimation", image=3, sigma=0.02)
-    ballots = adds.vote(pipeline, query, SAMPLES, noise)
+    query, noise = Query(0.02, votes=5), Noise(seed=0, stage="estimation", image=3, sigma=0.02)
+    ballots = adds.vote(pipeline, query, Subject(image, SAMPLES, noise))
     assert ballots.vote_evaluations == 0
     assert pipeline.denoiser.evaluations == N * 20
     oneshot = ballots.contained["adds_oneshot"][:, None]

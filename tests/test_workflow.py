@@ -163,7 +163,6 @@ def test_a_finished_run_has_nothing_to_do(finished):
                 "identify": SIGMAS,
                 "denoise": 2,
                 "denoised_figure": 2,
-                "detail": 1,
                 **AFTER_CERTIFY,
                 **PLAN,
             },
@@ -564,6 +563,41 @@ def test_rs_needs_no_diffusion_model(rerun):
     assert done.returncode == 0, done.stdout + done.stderr
     assert sum(pd.read_parquet(rerun / target).iloc[0]["counts_estimation"]) == 12
     assert not list(rerun.glob("resources/digits/diffusion-*"))
+
+
+def test_every_reader_of_a_release_is_made_certified_and_shown(rerun):
+    """Trained, fitted or given for its sigma; ours are marked as ours; nothing of it is any other method's business."""
+    few = {"training": {"steps": 20}}
+    changes = {
+        "dataset": {"images": 2},
+        "sigmas": [0.5],
+        "methods": {
+            "rs_trained": {"votes": [1]},
+            "carlini_trained": {"votes": [1]},
+            "bayes": {"votes": [1]},
+            "adds_bridge": {"votes": [1, 3]},
+            "consensus": {"votes": [1], "readers": ["rs_trained", "bayes", "adds_bridge"], "weights": [1, 2, 1]},
+        },
+        "readers": {"noised": few, "denoised": {**few, "weights": {"0.5": "weights/digits/denoised-0.4.safetensors"}}},
+    }
+    done = run(rerun, **changes)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(rerun.glob("logs/digits/make_reader/*.log"))) == 3
+    certificates = pd.read_csv(rerun / "results/digits/certificates.csv")
+    found = certificates.groupby(["method", "votes"])["number"].nunique()
+    assert set(found) == {2}
+    assert {"rs_trained", "carlini_trained", "bayes", "adds_bridge", "consensus"} <= set(certificates["method"])
+    counts = pd.read_parquet(rerun / "results/digits/counts.parquet").set_index(["method", "votes"])["evaluations"]
+    assert (counts.loc["rs_trained"] == 0).all()
+    assert (counts.loc["bayes"] == 0).all()
+    assert (counts.loc["carlini_trained"] == 16).all(), "one for each of 4 + 12 samples"
+    assert (counts.loc["consensus"] > 16 * 3 * 10).all(), "three bridges of more than ten steps"
+    table = (rerun / "results/digits/tables/certified_accuracy.md").read_text()
+    for name in ("RS, trained on noise", "Bayes' rule", "ADDS, 1 guided vote (ours)", "ADDS, 3 guided votes (ours)"):
+        assert f"| {name} |" in table
+    assert "| Consensus (ours) |" in table
+    description = json.loads((rerun / "results/digits/provenance.json").read_text())
+    assert any(name.startswith("kernel-sigma0.5-") for name in description["models"])
 
 
 def test_training_makes_networks_that_run(rerun):

@@ -16,16 +16,16 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal
 
-from adds.registry import BOUNDS, CLASSIFIERS, DATASETS, LABEL, METHODS, Network, Variant
+from adds.registry import BOUNDS, CLASSIFIERS, DATASETS, KERNELS, LABEL, METHODS, READERS, Network, Variant
 
-Model = Literal["images", "diffusion", "classifier", "compiled"]
-"""What stands in a folder of its own under resources/, named by what makes it."""
+Model = Literal["images", "compiled"] | Network
+"""What stands in a folder of its own under resources/, named by what makes it; readers have one for every sigma."""
 
 LEDGERS = "results/ledger"
 """The store of samples, for all experiments."""
 
-DETAIL_IMAGES, DETAIL_SAMPLES = 24, 8
-"""Images, and samples of each, whose denoised images are measured for the claims about detail."""
+DETAILED, DETAIL_IMAGES, DETAIL_SAMPLES = ("carlini", "adds"), 24, 8
+"""The methods whose denoised images are measured for the claims about detail; how many images, and samples of each."""
 
 EXPLAINED = "config/README.md explains every key"
 
@@ -181,19 +181,19 @@ class Experiment:
             method = METHODS[name]
             if settings["votes"] != [1] and not method.takes_votes:
                 raise ConfigError(f"methods.{name}.votes is {settings['votes']}: {name} has no votes to take, only [1]")
+            keys = ["votes", *method.options, *(["readers", "weights"] if method.asks_readers else [])]
             for option, value in settings.items():
-                if option == "votes":
-                    continue
-                allowed = method.options
-                if option not in allowed:
+                if option not in keys:
                     raise ConfigError(
-                        f"methods.{name}.{option}: there is no such key{suggestion(option, ['votes', *allowed])} "
-                        f"({EXPLAINED})"
+                        f"methods.{name}.{option}: there is no such key{suggestion(option, keys)} ({EXPLAINED})"
                     )
-                known(value, allowed[option], f"methods.{name}.{option}")
+                if option in method.options:
+                    known(str(value), method.options[option], f"methods.{name}.{option}")
+            if method.asks_readers:
+                self._check_readers(name, settings)
         if not self.methods:
             raise ConfigError("methods: every method is null; at least one must have votes")
-        if any(METHODS[name].guided for name in self.methods):
+        if any(self.guided(name) for name in self.methods):
             for sigma in self.sigmas:
                 if sigma not in config["guidance_scale"]:
                     raise ConfigError(
@@ -202,6 +202,23 @@ class Experiment:
                     )
         if not self.figure_votes():
             raise ConfigError(f"figures.votes is {config['figures']['votes']}: no method takes so many votes")
+
+    @staticmethod
+    def _check_readers(name: str, settings: Mapping[str, Any]) -> None:
+        """Refuse a list of readers that isn't one, or weights that don't fit it."""
+        key, readers = f"methods.{name}.readers", settings.get("readers")
+        if not isinstance(readers, list) or not readers:
+            raise ConfigError(f"{key} is missing: a list of methods, as in [bayes, rs_trained]")
+        for reader in readers:
+            known(reader, [other for other, method in METHODS.items() if method.is_reader], key)
+        if len(set(readers)) < len(readers):
+            raise ConfigError(f"{key} is {json.dumps(readers)}: it lists something twice; give it more weight instead")
+        weights = settings.get("weights", [1] * len(readers))
+        numbers = isinstance(weights, list) and all(type(weight) in (int, float) and weight > 0 for weight in weights)
+        if not numbers or len(weights) != len(readers):
+            raise ConfigError(
+                f"methods.{name}.weights is {json.dumps(weights)}: it needs a number above 0 for each of {key}"
+            )
 
     def _check_images(self) -> None:
         dataset = self.config["dataset"]
@@ -224,7 +241,7 @@ class Experiment:
                 f"diffusion.steps is {diffusion['steps']}: it must divide diffusion.timesteps, {diffusion['timesteps']}"
             )
         if self.trains:
-            if config["dataset"]["name"] != "digits" or not CLASSIFIERS[classifier["kind"]].trainable:
+            if not DATASETS[config["dataset"]["name"]].trains or not CLASSIFIERS[classifier["kind"]].trainable:
                 raise ConfigError(
                     "models.source is train: only the digits' networks are trained by the workflow; set dataset.name "
                     "to digits and classifier.kind to small, or models.source to given"
@@ -243,6 +260,29 @@ class Experiment:
                 raise ConfigError("classifier.name is missing: timm's name of the model, or hf-hub:owner/name")
             if classifier["kind"] == "python" and not classifier["file"]:
                 raise ConfigError("classifier.file is missing: the Python file that builds your classifier")
+        for network in READERS:
+            if self.any_reads(network):
+                self._check_reader(network)
+
+    def _check_reader(self, network: Network) -> None:
+        """Refuse a reader that can't be had: neither given for every sigma nor trained."""
+        dataset, key = self.config["dataset"]["name"], f"readers.{network}"
+        trains = DATASETS[dataset].trains
+        if network in KERNELS:
+            if not trains:
+                raise ConfigError(f"methods: the {network} reader needs training images, which {dataset} has none of")
+            return
+        section = self.config["readers"].get(network)
+        if not section:
+            raise ConfigError(f"{key} is missing: a method reads it; it needs kind and weights, or training")
+        known(section["kind"], CLASSIFIERS, f"{key}.kind")
+        trainable = trains and CLASSIFIERS[section["kind"]].trainable and section["training"]
+        for sigma in self.sigmas:
+            if sigma not in section["weights"] and not trainable:
+                raise ConfigError(
+                    f'{key}.weights has no file for sigma {sigma}: give one, as in weights: {{"{sigma}": FILE}}; '
+                    "the workflow trains its own only for the digits, where training says how"
+                )
 
     def _check_sampling(self) -> None:
         sampling = self.config["sampling"]
@@ -384,9 +424,24 @@ class Experiment:
 
     # What makes it
 
+    def readers(self, method: str) -> dict[str, float]:
+        """Return the methods that a method asks, with their weights."""
+        asked = (self.config["methods"].get(method) or {}) if METHODS[method].asks_readers else {}
+        names = asked.get("readers", [])
+        return dict(zip(names, map(float, asked.get("weights", [1] * len(names))), strict=True))
+
+    def guided(self, method: str) -> bool:
+        """Tell whether a method, or one that it asks, needs a guidance scale."""
+        return any(METHODS[name].guided for name in (method, *self.readers(method)))
+
+    def networks_of(self, method: str) -> list[Network]:
+        """Return the networks that a method reads, and those that the methods which it asks read."""
+        wanted = {network for name in (method, *self.readers(method)) for network in METHODS[name].networks}
+        return [network for network in ("diffusion", "classifier", *READERS) if network in wanted]
+
     def reads(self, method: str, network: Network) -> bool:
         """Tell whether a method reads a network."""
-        return network in METHODS[method].networks
+        return network in self.networks_of(method)
 
     def any_reads(self, network: Network) -> bool:
         """Tell whether any of the methods reads a network."""
@@ -403,24 +458,31 @@ class Experiment:
         config = self.config
         family = METHODS[setting.method].contained_in or setting.method
         found: dict[str, Any] = {"family": family, "sigma": float(setting.sigma), "seed": config["seed"]}
-        if METHODS[family].guided:
+        if self.guided(family):
             found["guidance_scale"] = config["guidance_scale"][setting.sigma]
         found |= self.options(family)
+        readers = self.readers(family)
+        found |= {"readers": readers} if readers else {}
         keys: tuple[str, ...] = ("timesteps",)
         if self.reads(setting.method, "diffusion"):
             keys += ("schedule", "rescale_timesteps", "steps", "half_precision", "unet")
-        members = [family, *(name for name, method in METHODS.items() if method.contained_in == family)]
+        members = [family, *(name for name, method in METHODS.items() if method.contained_in == family), *readers]
+        networks = self.networks(family)
         return {
             **found,
             "diffusion": {key: config["diffusion"][key] for key in keys},
-            "classifier": {key: config["classifier"][key] for key in ("kind", "classes", "half_precision")},
+            **{name: networks[name] for name in self.networks_of(family) if name != "diffusion"},
             "code": {name: METHODS[name].counts for name in members},
         }
 
     def options(self, method: str) -> dict[str, str]:
-        """Return a method's options, with their defaults."""
-        chosen = self.config["methods"].get(method) or {}
-        return {option: chosen.get(option, values[0]) for option, values in METHODS[method].options.items()}
+        """Return the options of a method and of those that it asks, with their defaults."""
+        chosen = {name: self.config["methods"].get(name) or {} for name in (method, *self.readers(method))}
+        return {
+            option: str(chosen[name].get(option, values[0]))
+            for name in chosen
+            for option, values in METHODS[name].options.items()
+        }
 
     def sampling(self) -> dict[str, Any]:
         """Return the part of the sampling section that changes how many samples are drawn."""
@@ -438,8 +500,9 @@ class Experiment:
             "votes": setting.votes,
             "identity": self.identity(setting),
             "sampling": self.sampling(),
-            "networks": self.networks(),
+            "networks": self.networks(setting.method),
             "options": self.options(setting.method),
+            "readers": self.readers(setting.method),
             "leader": list(self.leader(setting).variant),
             "reads_only": self.reads_only(setting),
             "ledgers": LEDGERS,
@@ -462,7 +525,10 @@ class Experiment:
         return [entry for _, entry in self._entries()]
 
     def _entries(self) -> list[tuple[Setting, dict[str, Any]]]:
-        return [(found, {**vars(found), "identity": self.identity(found)}) for found in self.settings()]
+        return [
+            (found, {**vars(found), "identity": self.identity(found), "folders": self.folders(found)})
+            for found in self.settings()
+        ]
 
     def certificates(self) -> dict[str, Any]:
         """Return the parameters of certification: level and mode, and the bounds with their codes' checksums."""
@@ -470,13 +536,22 @@ class Experiment:
         bounds = {LABEL: None} if self.asks_label else {name: bound.radii for name, bound in BOUNDS.items()}
         return {"alpha": sampling["alpha"], "mode": sampling["mode"], "bounds": bounds}
 
-    def networks(self) -> dict[str, Any]:
-        """Return what both networks are, for rules that load them: the parts of their sections that they compute by."""
+    def networks(self, method: str | None = None) -> dict[str, Any]:
+        """Return what networks are, for rules that load them: the parts of their sections that they compute by.
+
+        Those are the diffusion model, the classifier and the readers that a method reads.
+        """
         sections = {
             "diffusion": ("schedule", "timesteps", "rescale_timesteps", "steps", "half_precision", "unet"),
             "classifier": ("kind", "classes", "half_precision"),
         }
-        return {name: {key: self.config[name][key] for key in keys} for name, keys in sections.items()}
+        found = {name: {key: self.config[name][key] for key in keys} for name, keys in sections.items()}
+        readers = [name for name in (self.networks_of(method) if method else []) if name in READERS]
+        return found | {name: {**found["classifier"], "kind": self._kind(name)} for name in readers}
+
+    def _kind(self, reader: Network) -> str:
+        """Return the kind of classifier that a reader is."""
+        return "kernel" if reader in KERNELS else str(self.config["readers"][reader]["kind"])
 
     def denoising(self, sigma: str) -> dict[str, Any]:
         """Return the parameters of the pictures of denoised images at a sigma."""
@@ -501,14 +576,14 @@ class Experiment:
 
     def compares_detail(self) -> bool:
         """Tell whether the two methods run whose denoised images claims compare."""
-        return {"carlini", "adds"} <= set(self.methods)
+        return set(DETAILED) <= set(self.methods)
 
     def detail(self) -> dict[str, Any]:
         """Return the parameters of the measurements of denoised images."""
         scales = self.config["guidance_scale"]
         return {
             "networks": self.networks(),
-            "methods": {name: self.options(name) for name in METHODS if name in self.methods},
+            "methods": {name: self.options(name) for name in DETAILED},
             "scales": {sigma: scales.get(sigma) for sigma in self.sigmas},
             "images": min(DETAIL_IMAGES, self.images),
             "samples": DETAIL_SAMPLES,
@@ -572,11 +647,28 @@ class Experiment:
             return {**trained, **{key: config[what][key] for key in keys}}
         if what == "diffusion":
             return {key: diffusion[key] for key in ("weights", "download") if diffusion[key]}
-        given = ("kind", "name", "revision", "classes", "weights", "file")
-        unet = diffusion["unet"]
-        shape = {"shape": [unet["in_channels"], unet["image_size"], unet["image_size"]]}
-        found = {key: classifier[key] for key in given if classifier[key] is not None}
-        return {**found, **(shape if classifier["kind"] == "python" else {})}
+        return self._given(classifier)
+
+    def _given(self, classifier: Mapping[str, Any], **chosen: Any) -> dict[str, Any]:
+        """Return what says of a classifier where it is had from."""
+        found = {**{key: classifier.get(key) for key in GIVEN}, "classes": self.config["classifier"]["classes"]}
+        if classifier["kind"] == "python":
+            unet = self.config["diffusion"]["unet"]
+            found["shape"] = [unet["in_channels"], unet["image_size"], unet["image_size"]]
+        return {key: value for key, value in {**found, **chosen}.items() if value is not None}
+
+    def reader(self, network: Network, sigma: str) -> dict[str, Any]:
+        """Return what makes a reader for a sigma: a file that is given for it, or else training images."""
+        config = self.config
+        section = config["readers"].get(network) or {}
+        if sigma in section.get("weights", {}) and not self.trains:
+            return self._given(section, weights=section["weights"][sigma])
+        made = {"reader": network, "sigma": float(sigma), "dataset": config["dataset"]["name"], "seed": config["seed"]}
+        made |= {"kind": self._kind(network), "classes": config["classifier"]["classes"]}
+        made |= {"training": section["training"]} if section else {}
+        if network == "denoised":
+            made |= {"diffusion": self.networks()["diffusion"], "denoiser": self.folder("diffusion")}
+        return made
 
     @property
     def archive(self) -> str | None:
@@ -592,7 +684,23 @@ class Experiment:
 
     def folder(self, what: Model) -> str:
         """Return where a model or the images are: experiments that need the same ones share them, and others can't."""
-        return f"resources/{self.config['dataset']['name']}/{what}-{short_hash(self.recipe(what))[:8]}"
+        return f"{self.resources}/{what}-{short_hash(self.recipe(what))[:8]}"
+
+    def reader_folder(self, network: Network, sigma: str) -> str:
+        """Return where a reader for a sigma is."""
+        return f"{self.resources}/{network}-sigma{sigma}-{short_hash(self.reader(network, sigma))[:8]}"
+
+    def folders(self, setting: Setting) -> dict[str, str]:
+        """Return where the networks are that a setting reads."""
+        return {
+            network: self.reader_folder(network, setting.sigma) if network in READERS else self.folder(network)
+            for network in self.networks_of(setting.method)
+        }
+
+    @property
+    def resources(self) -> str:
+        """Where models and images are kept."""
+        return f"resources/{self.config['dataset']['name']}"
 
     @property
     def results(self) -> str:
@@ -707,6 +815,9 @@ def normalised(config: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"guidance_scale has the key {wrong!r}: keys must be sigmas, as in {{'0.5': 0.8}}") from None
     for section, keys in OPTIONAL.items():
         found[section] = {**dict.fromkeys(keys), **found[section]}
+    for reader in filter(None, found["readers"].values()):
+        reader["training"] = reader.get("training")
+        reader["weights"] = {sigma_text(sigma): file for sigma, file in (reader.get("weights") or {}).items()}
     if found["classifier"]["kind"] == "timm" and not found["classifier"]["revision"]:
         found["classifier"]["revision"] = "main"
     return found
@@ -718,6 +829,9 @@ OPTIONAL = {
     "classifier": ("name", "revision", "weights", "file", "training"),
 }
 """Keys that a configuration may leave out, which is the same as null."""
+
+GIVEN = ("kind", "name", "revision", "weights", "file")
+"""What of a classifier's section says where it is had from."""
 
 
 def _is_number(text: object) -> bool:

@@ -2,7 +2,7 @@
 
 A new one is a record here and, but for bounds, a module of the same name:
 
-    METHODS      adds/methods/<name>.py             vote(pipeline, query, samples, noise), work(schedule, grid, query)
+    METHODS      adds/methods/<name>.py             vote(pipeline, query, release), work(schedule, grid, query)
     DATASETS     adds/data/<name>.py                read(source, rows, form)
     CLASSIFIERS  adds/models/classifiers/<name>.py  obtain(order, folder), load(folder, settings, device)
     BOUNDS       adds/certificates/bounds.py        a function <name>(counts, prediction, sigma, alpha, mode)
@@ -21,8 +21,18 @@ Stage = Literal["selection", "estimation"]
 Mode = Literal["fixed", "sequential"]
 """Whether the number of samples was fixed beforehand, or sampling was stopped by looking at the counts."""
 
-Network = Literal["diffusion", "classifier"]
+Network = Literal["diffusion", "classifier", "noised", "denoised", "kernel", "radius_kernel"]
 """The networks of the workflow. Which of them a method reads says what its jobs wait for."""
+
+READERS: tuple[Network, ...] = ("noised", "denoised", "kernel", "radius_kernel")
+"""Networks that are made for noise of one sigma: classifiers trained on noised images and on images denoised in one
+step, and Bayes' rule with the training images as the prior, as they are or weighted so as to aim at the radius."""
+
+KERNELS: tuple[Network, ...] = ("kernel", "radius_kernel")
+"""Readers that are fitted to a data set's training images and have no weights to give."""
+
+Origin = Literal["paper", "yardstick", "ours"]
+"""Whose a method is: the paper's comparison, what the paper's comparison lacks, or our own."""
 
 
 class Variant(NamedTuple):
@@ -45,14 +55,23 @@ class Method:
     counts: str
     colour: str
     dashes: tuple[float, ...] = ()
+    origin: Origin = "paper"
     takes_votes: bool = False
+    votes_are: str = "votes"
+    """What several of them are called."""
     guided: bool = False
     """Whether it needs a guidance scale for every sigma."""
+    sees_image: bool = False
+    """Whether it is given the image, which a privacy filter guards then, and not only a release of it."""
     networks: tuple[Network, ...] = ("diffusion", "classifier")
     contained_in: str | None = None
     """The method whose samples hold this one's, so that they need not be drawn again."""
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What can be configured beside votes, each with its values; the first is the default."""
+    asks_readers: bool = False
+    """Whether it asks other methods, which the configuration lists under ``readers``, with their ``weights``."""
+    is_reader: bool = False
+    """Whether such a method may ask it: its module has ``posterior``."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +85,8 @@ class Dataset:
     hint: str = ""
     """What to do where the download isn't allowed."""
     needs_source: bool = True
+    trains: bool = False
+    """Whether its module has ``training``: images, apart from those of any list, that networks can be trained on."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +117,11 @@ def _by_name(*records: Record) -> dict[str, Record]:
 METHODS = _by_name(
     Method(
         "rs",
-        "RS",
+        "RS, clean classifier",
         counts="8188bfe3c4e528bd",
         colour="#7f7f7f",
         dashes=(1, 1),
+        origin="yardstick",
         networks=("classifier",),
     ),
     Method(
@@ -125,6 +147,7 @@ METHODS = _by_name(
         colour="#D55E00",
         takes_votes=True,
         guided=True,
+        sees_image=True,
     ),
     Method(
         "adds_oneshot",
@@ -133,10 +156,70 @@ METHODS = _by_name(
         colour="#009E73",
         dashes=(2.5, 1),
         guided=True,
+        sees_image=True,
         contained_in="adds",
     ),
+    Method(
+        "rs_trained",
+        "RS, trained on noise",
+        counts="c891da7d075b4ed4",
+        colour="#7f7f7f",
+        origin="yardstick",
+        networks=("noised",),
+        is_reader=True,
+    ),
+    Method(
+        "carlini_trained",
+        "Carlini et al., trained on denoised",
+        counts="e83ec3a086808453",
+        colour="#000000",
+        origin="yardstick",
+        networks=("diffusion", "denoised"),
+        is_reader=True,
+    ),
+    Method(
+        "bayes",
+        "Bayes' rule",
+        counts="141dfea7e86369ed",
+        colour="#E69F00",
+        dashes=(1, 1),
+        origin="yardstick",
+        networks=("kernel",),
+        is_reader=True,
+    ),
+    Method(
+        "bayes_radius",
+        "Bayes' rule for the radius",
+        counts="0081ce32674dbc07",
+        colour="#E69F00",
+        origin="ours",
+        networks=("radius_kernel",),
+        is_reader=True,
+    ),
+    Method(
+        "adds_bridge",
+        "ADDS",
+        counts="c78a326728bf4555",
+        colour="#CC79A7",
+        origin="ours",
+        takes_votes=True,
+        votes_are="guided votes",
+        guided=True,
+        options={"ending": ("oneshot", "denoised")},
+        is_reader=True,
+    ),
+    Method(
+        "consensus",
+        "Consensus",
+        counts="798e7a7e20a25a94",
+        colour="#56B4E9",
+        origin="ours",
+        networks=(),
+        options={"bridges": ("3", "1", "5", "9")},
+        asks_readers=True,
+    ),
 )
-"""In the order of the paper's tables."""
+"""In the order of the paper's tables; then those that it lacks, then ours."""
 
 OPTIONS = sorted({option for method in METHODS.values() for option in method.options})
 """The names of all methods' options."""
@@ -155,7 +238,7 @@ DATASETS = _by_name(
         archive="cifar-10-binary.tar.gz",
         hint="Set dataset.source to your own copy of cifar-10-binary.tar.gz.",
     ),
-    Dataset("digits", "scikit-learn's handwritten digits", needs_source=False),
+    Dataset("digits", "scikit-learn's handwritten digits", needs_source=False, trains=True),
     Dataset("files", "images of your own"),
 )
 
@@ -175,9 +258,11 @@ LABEL = "label"
 
 
 def title(method: str, votes: int) -> str:
-    """Return how a variant is called in tables and figures: the paper's name, with its votes where several."""
-    name = METHODS[method].title
-    return name if votes == 1 else f"{name}, {votes} votes"
+    """Return how a variant is called in tables and figures: its votes where several, and whether it is ours."""
+    record = METHODS[method]
+    plain = votes == 1 and record.votes_are == "votes"
+    of_votes = "" if plain else f", {votes} {record.votes_are if votes > 1 else record.votes_are.removesuffix('s')}"
+    return record.title + of_votes + (" (ours)" if record.origin == "ours" else "")
 
 
 def in_order(variants: Iterable[tuple[str, int]]) -> list[Variant]:

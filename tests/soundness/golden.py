@@ -19,12 +19,13 @@ from adds.diffusion.schedule import Schedule, evenly_spaced
 from adds.methods.majority import majority
 from adds.methods.privacy import MIN_STD, SLIVER
 from adds.models.pipeline import BatchedClassifier, Pipeline
-from adds.registry import BOUNDS, METHODS
+from adds.registry import BOUNDS, METHODS, READERS
 from adds.sampling.sampler import Sampler
 from tests.conftest import GaussianWorld
 
 SIGMAS = (0.5, 1.0)
 SAMPLES = 48
+READ = {name: weight for weight, (name, method) in enumerate(METHODS.items(), start=1) if method.is_reader}
 COUNTS = [[900, 60, 40], [430, 300, 270], [1000, 0, 0], [480, 500, 20], [60, *[5] * 188]]
 
 
@@ -35,13 +36,15 @@ def quadrant(images: torch.Tensor) -> torch.Tensor:
 
 
 def world() -> Pipeline:
-    """A denoiser whose variance differs by coordinate, and a classifier of four classes."""
+    """A denoiser whose variance differs by coordinate, a classifier of four classes, and other ones as readers."""
     schedule = Schedule.named("linear", 1000)
     tilted = torch.linspace(-0.6, 0.6, 4).view(1, 1, 2, 2)
+    readers = {name: lambda x, shift=shift: quadrant(x + 0.2 * shift) for shift, name in enumerate(READERS, start=1)}
     return Pipeline(
         Denoiser(GaussianWorld(schedule, tau=1.2, variance=tilted), schedule, batch_size=16),
         BatchedClassifier(quadrant, classes=4, batch_size=16),
         schedule.respaced(evenly_spaced(20, 1000)),
+        {name: BatchedClassifier(reader, classes=4, batch_size=16) for name, reader in readers.items()},
     )
 
 
@@ -58,7 +61,7 @@ def ballots_of(name: str) -> list[object]:
     for sigma in SIGMAS:
         for votes in (1, 5) if method.takes_votes else (1,):
             for options in choices:
-                sampler = Sampler(name, pipeline, sigma, votes, options=options)
+                sampler = Sampler(name, pipeline, sigma, votes, options=options, readers=READ)
                 for stage in ("selection", "estimation"):
                     chunk = sampler.draw(picture, stage=stage, first=2, count=SAMPLES)
                     contained = {key: classes.tolist() for key, classes in chunk.contained.items()}

@@ -12,6 +12,7 @@ from adds.diffusion.noise import Noise
 from adds.diffusion.schedule import to_model
 from adds.methods.adds import guide
 from adds.methods.base import Query
+from adds.methods.release import Subject
 from tests.conftest import unet_pipeline
 
 TRAJECTORIES = 2000
@@ -32,8 +33,8 @@ def log_likelihood_ratios(pipeline, image, changes, sigma, scale, trajectories=T
             row[step.samples] += log_density(step, image) - log_density(step, image + change)
 
     noise = Noise(seed=7, stage="estimation", image=0, sigma=sigma)
-    query = Query(image, sigma, guidance_scale=scale)
-    guided = guide(pipeline, query, torch.arange(trajectories), noise, observe)
+    query = Query(sigma, guidance_scale=scale)
+    guided = guide(pipeline, query, Subject(image, torch.arange(trajectories), noise), observe)
     return ratios.numpy(), guided
 
 

@@ -11,6 +11,7 @@ from adds.diffusion.noise import Noise
 from adds.methods.adds import guide
 from adds.methods.base import Query
 from adds.methods.privacy import MIN_STD, SLIVER, BudgetExceededError, PrivacyFilter, squared_budget
+from adds.methods.release import Subject
 from tests.conftest import unet_pipeline
 
 stds = st.one_of(
@@ -130,9 +131,9 @@ def test_real_trajectories_stay_within_the_budget(schedule, unet, image, sigma, 
         for sample, row in zip(step.samples.tolist(), cost, strict=True):
             spent[sample] = spent.get(sample, torch.zeros_like(row)) + row
 
-    query = Query(image, sigma, guidance_scale=scale)
+    query = Query(sigma, guidance_scale=scale)
     noise = Noise(seed=0, stage="estimation", image=0, sigma=sigma)
-    guided = guide(pipeline, query, torch.arange(32), noise, observe)
+    guided = guide(pipeline, query, Subject(image, torch.arange(32), noise), observe)
     totals = torch.stack(list(spent.values()))
     limit = 1 / (2 * sigma) ** 2
     assert totals.max() <= limit

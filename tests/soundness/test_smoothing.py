@@ -19,10 +19,12 @@ from adds.diffusion.noise import Noise
 from adds.diffusion.reverse import reverse_step
 from adds.diffusion.schedule import Schedule, evenly_spaced, to_model
 from adds.methods import adds as guided_method
+from adds.methods import guidance
 from adds.methods.adds import guide
 from adds.methods.base import Query
+from adds.methods.guidance import walk
 from adds.methods.privacy import MIN_STD, ROUNDINGS, SLIVER, covered_radius, rounding_loss
-from adds.methods.rs import noised
+from adds.methods.release import Subject, release
 from adds.models.embedded import embedded_pipeline
 from adds.models.pipeline import Pipeline
 from adds.monitor.audit import CHECKS, Audit, Errors, Recovery, check, noticeable_variances, recovered_errors
@@ -90,7 +92,7 @@ def test_coordinates_ran_out_at_different_steps(ragged, image):
         guided[step.samples] += (step.scale > 0).float()
 
     noise = Noise(seed=1, stage="selection", image=0, sigma=0.6)
-    guide(ragged, Query(image, 0.6, guidance_scale=0.7), torch.arange(100), noise, observe)
+    guide(ragged, Query(0.6, guidance_scale=0.7), Subject(image, torch.arange(100), noise), observe)
     assert all(len(steps.unique()) > 1 for steps in guided)
     assert len(guided.unique()) > 3
     left = recovered_errors(ragged, [Picture.of(image)], sigma=0.15, guidance_scale=0.9, seed=1, trajectories=100)
@@ -98,8 +100,8 @@ def test_coordinates_ran_out_at_different_steps(ragged, image):
 
 
 def broken_guide(*changes):
-    """Return `guide` with some of its text replaced, among the names of its module."""
-    text, names = inspect.getsource(guide), dict(vars(guided_method))
+    """Return `guide` with some of its and `walk`'s text replaced, among the names of their modules."""
+    text, names = inspect.getsource(walk) + inspect.getsource(guide), {**vars(guidance), **vars(guided_method)}
     for old, new in changes:
         assert text.count(old) == 1, f"{old!r} is no longer in the code: mend this test"
         text = text.replace(old, new)
@@ -108,19 +110,24 @@ def broken_guide(*changes):
 
 
 CHARGED = "coef_x0=float(grid.coef_x0[step]), std=prediction.std)"
-USED = "            std=prediction.std,\n            normal=normal,"
-GUIDED = "x0=x0 + scale.double() * (image - x0),"
+USED = "            std=paid.std,\n            normal=noise"
+ALLOWED = "paid.scale.double()"
+GUIDED = "x0=x0 + paid.scale.double() * (image - x0),"
 STEPS = "for step in range(len(grid) - 1, 0, -1):"
-SPENT = "        normal = noise.normal(tuple(image.shape), samples=samples[active]"
+SPENT = "        x_t = take("
 BREAKAGES = {
     "unit: sigma for 2 sigma": (1.0, {"adds.methods.privacy.squared_budget": lambda sigma: 1 / sigma**2}, []),
     "unit: the image twice as large": (1.0, {"adds.methods.adds.to_model": lambda image: 2 * to_model(image)}, []),
     "budget: mu for mu^2": (1.0, {"adds.methods.privacy.squared_budget": lambda sigma: 1 / (2 * sigma)}, []),
-    "std: charged, not used": (0.8, {}, [(USED, USED.replace("prediction", "0.9 * prediction"))]),
+    "std: charged, not used": (0.8, {}, [(USED, USED.replace("=paid", "=0.9 * paid"))]),
     "std: used, not charged": (0.8, {}, [(CHARGED, CHARGED.replace("prediction", "1.1 * prediction"))]),
     "coefficient: another step's is charged": (0.8, {}, [(CHARGED, CHARGED.replace("[step]", "[step - 1]"))]),
-    "scale: applied twice": (0.8, {}, [(GUIDED, GUIDED.replace("* (image", "* (2 - scale) * (image"))]),
-    "scale: asked for, not paid for": (0.8, {}, [(GUIDED, GUIDED.replace("scale.double()", "query.guidance_scale"))]),
+    "scale: applied twice": (0.8, {}, [(GUIDED, GUIDED.replace("* (image", "* (2 - paid.scale) * (image"))]),
+    "scale: asked for, not paid for": (
+        0.8,
+        {},
+        [(GUIDED, GUIDED.replace(ALLOWED, "query.guidance_scale"))],
+    ),
     "step 0 is guided": (
         0.1,
         {},
@@ -216,7 +223,7 @@ def wrongly_rounded(schedule, image, guide, network):
     """The share of states that are not the exact ones, rounded once; and the types of all that was recorded."""
     pipeline, steps = ragged_pipeline(schedule, network), []
     noise = Noise(seed=0, stage="estimation", image=0, sigma=0.5)
-    guided = guide(pipeline, Query(image, 0.5), torch.arange(4), noise, steps.append)
+    guided = guide(pipeline, Query(0.5), Subject(image, torch.arange(4), noise), steps.append)
     wrong = total = 0
     for step in steps:
         normal = noise.normal((1, 8, 8), samples=step.samples, timestep=pipeline.grid.timesteps[step.step])
@@ -239,19 +246,19 @@ def test_guided_steps_are_exact_but_for_one_rounding(schedule, image, network):
 @pytest.mark.parametrize(
     "change",
     [
-        (GUIDED, "x0=(x0 + scale.double() * (image - x0)).float(),"),
-        ("x0 = prediction.x0.double()", "x0 = prediction.x0; image = image.float(); scale = scale"),
+        (GUIDED, "x0=(x0 + paid.scale.double() * (image - x0)).float(),"),
+        ("x0 = paid.x0.double()", "x0 = paid.x0"),
     ],
     ids=["the guided x0 is rounded", "guided in float32"],
 )
 def test_a_rounding_more_is_seen(schedule, image, change):
-    changes = [change] if change[0] == GUIDED else [change, (GUIDED, "x0=x0 + scale * (image - x0),")]
+    changes = [change] if change[0] == GUIDED else [change, (GUIDED, "x0=x0 + paid.scale * (image.float() - x0),")]
     assert wrongly_rounded(schedule, image, broken_guide(*changes), Ragged())[0] > 0.05
 
 
 def test_a_noised_image_is_rounded_once(schedule, image):
     noise, samples = Noise(seed=0, stage="estimation", image=0, sigma=0.3), torch.arange(50)
-    found = noised(ragged_pipeline(schedule), Query(image, 0.3), samples, noise)
+    found = release(schedule, Subject(image, samples, noise), 0.3).y
     normal = noise.normal((1, 8, 8), samples=samples, timestep=1000)
     exact = [
         float(2 * Fraction(x) - 1 + Fraction(0.6) * Fraction(z))

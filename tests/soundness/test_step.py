@@ -10,6 +10,7 @@ from adds.diffusion.reverse import reverse_step
 from adds.diffusion.schedule import evenly_spaced
 from adds.methods.adds import guide
 from adds.methods.base import Query
+from adds.methods.release import Subject
 from adds.models.pipeline import Pipeline
 from tests.conftest import unet_pipeline
 from tests.test_schedule import peer
@@ -78,7 +79,7 @@ def test_guided_steps_are_the_papers_algorithm_2(schedule, image, classifierless
     pipeline = classifierless
     noise = Noise(seed=0, stage="estimation", image=0, sigma=sigma)
     samples = torch.arange(20)
-    guided = guide(pipeline, Query(image, sigma, guidance_scale=scale), samples, noise)
+    guided = guide(pipeline, Query(sigma, guidance_scale=scale), Subject(image, samples, noise))
     alphas_bar = np.append(1.0, schedule.alphas_bar[49::50])
     start = noise.normal((1, 8, 8), samples=samples, timestep=1000).numpy()
     normals = {t: noise.normal((1, 8, 8), samples=samples, timestep=50 * t - 1).numpy() for t in range(2, 21)}
@@ -100,6 +101,6 @@ def classifierless(schedule):
 
 def test_trajectories_run_out_at_different_steps(classifierless, image):
     noise = Noise(seed=0, stage="estimation", image=0, sigma=0.6)
-    guided = guide(classifierless, Query(image, 0.6, guidance_scale=0.7), torch.arange(200), noise)
+    guided = guide(classifierless, Query(0.6, guidance_scale=0.7), Subject(image, torch.arange(200), noise))
     assert len(guided.steps.unique()) > 1
     assert classifierless.denoiser.evaluations == int((19 - guided.steps).sum())

@@ -78,7 +78,7 @@ def exact_chain(method, sigma, schedule, grid):
     if method == "carlini":
         return Chain(1.0, 2 * sigma)  # the x0 prediction keeps the sign
     if method == "densepure":
-        chain, step = entry(schedule, grid, Query(torch.zeros(1, 1, 2), sigma))
+        chain, step = entry(schedule, grid, Query(sigma))
         root = np.sqrt(chain.alphas_bar[step])
         return Chain(root, root * 2 * sigma, *unguided_rest(chain, step))
     signal, variance, budget = 0.0, 1.0, 1 / (2 * sigma) ** 2

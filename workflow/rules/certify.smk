@@ -47,8 +47,7 @@ rule certify:
 rule merge:
     input:
         images="<results>/images.csv",
-        diffusion="<diffusion>/weights" if EXPERIMENT.any_reads("diffusion") else [],
-        classifier="<classifier>/weights",
+        networks=all_weights,
         counts=all_counts,
     output:
         "<results>/counts.parquet",

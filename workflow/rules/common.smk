@@ -61,12 +61,44 @@ def identity_of(wildcards) -> str:
 
 def networks_of(wildcards) -> dict[str, str]:
     """The networks that a method reads. That one was compiled, or not any more, is no reason to sample again."""
-    wanted = registry.METHODS[wildcards.method].networks
-    files = {name: f"<{name}>/weights" for name in wanted}
-    files |= {f"{name}_description": f"<{name}>/description.json" for name in wanted}
-    if "diffusion" in wanted:
+    folders = EXPERIMENT.folders(setting_of(wildcards))
+    files = {name: f"{folder}/weights" for name, folder in folders.items()}
+    files |= {
+        f"{name}_description": f"{folder}/description.json"
+        for name, folder in folders.items()
+    }
+    if "diffusion" in folders:
         files["compiled"] = "<compiled>/asked"
     return files
+
+
+def all_folders() -> list[str]:
+    """Where the networks are that any setting reads."""
+    settings = EXPERIMENT.settings()
+    return sorted({folder for found in settings for folder in EXPERIMENT.folders(found).values()})
+
+
+def all_weights(wildcards) -> list[str]:
+    return [f"{folder}/weights" for folder in all_folders()]
+
+
+def all_descriptions(wildcards) -> list[str]:
+    return [f"{folder}/description.json" for folder in all_folders()]
+
+
+def reader_of(wildcards) -> dict:
+    return EXPERIMENT.reader(wildcards.reader, wildcards.sigma)
+
+
+def reader_sources(wildcards) -> list[str]:
+    """What a reader is made from: the files that are given, or the diffusion model whose images it is trained on."""
+    recipe = reader_of(wildcards)
+    denoiser = (
+        [f"{recipe['denoiser']}/{name}" for name in ("weights", "description.json")]
+        if "denoiser" in recipe
+        else []
+    )
+    return denoiser + [recipe[key] for key in ("weights", "file") if key in recipe]
 
 
 def leader_counts(wildcards):
@@ -156,3 +188,5 @@ wildcard_constraints:
     votes=r"\d+",
     shard=r"\d{5}",
     identity="[0-9a-f]{16}",
+    reader="|".join(registry.READERS),
+    recipe="[0-9a-f]{8}",

@@ -1,4 +1,4 @@
-# The two networks, each in a folder that is named by what makes it: taken from a file, downloaded, or trained here.
+# The networks, each in a folder that is named by what makes it: taken from a file, downloaded, or trained here.
 
 
 if EXPERIMENT.trains:
@@ -93,6 +93,31 @@ else:
             "../../scripts/obtain_classifier.py"
 
 
+rule make_reader:
+    # A classifier of noised images, for one sigma: given, or trained on training images, or made of them.
+    input:
+        reader_sources,
+    output:
+        weights="<resources>/{reader}-sigma{sigma}-{recipe}/weights",
+        description="<resources>/{reader}-sigma{sigma}-{recipe}/description.json",
+    log:
+        "<logs>/make_reader/{reader}-sigma{sigma}-{recipe}.log",
+    benchmark:
+        "<benchmarks>/make_reader/{reader}-sigma{sigma}-{recipe}.tsv"
+    # Certification waits for it.
+    priority: 2
+    conda:
+        "../../envs/adds.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        recipe=reader_of,
+    script:
+        "../../scripts/make_reader.py"
+
+
 rule compile_diffusion:
     # Where `diffusion.compile` isn't set it does nothing, so that jobs have the same inputs either way: that a network
     # is compiled is no reason to sample again. A job that finds nothing compiled for its processor makes it.
@@ -123,9 +148,6 @@ rule models:
     input:
         "<images>/images.npy",
         "<classifier>/weights",
-        (
-            ["<diffusion>/weights", "<compiled>/asked"]
-            if EXPERIMENT.any_reads("diffusion")
-            else []
-        ),
+        all_weights,
+        "<compiled>/asked" if EXPERIMENT.any_reads("diffusion") else [],
     localrule: True

@@ -20,11 +20,7 @@ rule plan:
 rule provenance:
     input:
         certificates="<results>/certificates.parquet",
-        models=[
-            f"<{name}>/description.json"
-            for name in ("diffusion", "classifier")
-            if EXPERIMENT.any_reads(name)
-        ],
+        models=all_descriptions,
         list=EXPERIMENT.config["dataset"]["list"],
     output:
         config="<results>/config.yaml",

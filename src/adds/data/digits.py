@@ -47,6 +47,12 @@ def load_split() -> tuple[Digits, Digits]:
     return digits[order[TEST_SIZE:]], digits[order[:TEST_SIZE]]
 
 
+def training() -> tuple[Digits, Digits]:
+    """Return the images to train on, and those that choices rest on."""
+    train, test = load_split()
+    return train, test[np.arange(FOR_CHOICES)]
+
+
 def read(_source: Path | None, rows: pd.DataFrame, _form: Form) -> Pixels:
     """Return the digits with the listed numbers."""
     digits = load_all()

@@ -47,6 +47,12 @@ def reader(dataset: str) -> Reader:
     return cast("Reader", importlib.import_module(f"adds.data.{dataset}"))
 
 
+def training_of(dataset: str) -> tuple[Any, Any]:
+    """Return the images of a data set that networks are trained on, and those that choices rest on."""
+    found: tuple[Any, Any] = importlib.import_module(f"adds.data.{dataset}").training()
+    return found
+
+
 def decode(data: bytes, name: str, form: Form) -> NDArray[np.uint8]:
     """Decode a photograph whole: uint8 [C, H, W]."""
     try:

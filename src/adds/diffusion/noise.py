@@ -6,6 +6,7 @@ counter-based generator gives: the first tuple is hashed into the key of Philox4
 second is its counter, so two samples of one image can't collide, and a million draws need no state.
 """
 
+import copy
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
@@ -101,7 +102,14 @@ class Noise:
         name = f"{seed}/{stage}/{image}/{float(sigma).hex()}"
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         self._key = int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
+        self._used: int | None = None
         self.device = torch.device(device)
+
+    def beside(self, timestep: int) -> "Noise":
+        """Return the same random numbers without those of ``timestep`` that all votes share: they are used up."""
+        rest = copy.copy(self)
+        rest._used = timestep
+        return rest
 
     def normal(
         self,
@@ -116,6 +124,8 @@ class Noise:
         ``votes`` is one number for all, or one for each sample. ``timestep`` says which step of the chain the
         noise is for; the length of the schedule stands for the noise that the chain starts from.
         """
+        if timestep == self._used and bool((torch.as_tensor(votes) == SHARED).any()):
+            raise PermissionError(f"the noise of timestep {timestep} was released: it must not be drawn again")
         size = math.prod(shape)
         blocks = torch.arange(-(-size // 2), device=self.device)
         samples = samples.to(self.device)

@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
-from adds.diffusion.noise import Noise
 from adds.diffusion.reverse import Continuations, Purified, reverse_step
 from adds.diffusion.schedule import Grid, Schedule, to_model
 from adds.methods.base import Ballots, Query, Work, poll
-from adds.methods.privacy import PrivacyFilter
+from adds.methods.guidance import Guided, PaidStep, guided_steps, walk
+from adds.methods.release import Subject
 from adds.models.pipeline import Pipeline
 
 
@@ -34,83 +33,39 @@ class GuidedStep:
 Observer = Callable[[GuidedStep], None]
 
 
-@dataclass(frozen=True)
-class Guided:
-    """Where guidance ended: every sample's state, and the step of the grid that it takes next.
-
-    ``spent_before`` is the share of a sample's coordinates that had spent their budget before its last guided step,
-    and took that step unguided.
-    """
-
-    states: Tensor
-    steps: Tensor
-    spent_before: Tensor
-    budget_share: float
-
-    def record_in(self, ballots: Ballots, grid: Grid) -> Ballots:
-        """Add where guidance ended to what the samples voted for."""
-        timesteps = torch.tensor(grid.timesteps, device=self.steps.device)[self.steps]
-        return replace(ballots, stop_timestep=timesteps, spent_before=self.spent_before)
-
-
-def guide(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise, observe: Observer | None = None) -> Guided:
+def guide(pipeline: Pipeline, query: Query, subject: Subject, observe: Observer | None = None) -> Guided:
     """Algorithm 2 (Clean Image Guided Denoising) up to the step at which the budget is spent.
 
     Start from x_T ~ N(0, I). At each step move the predicted x0 towards the image,
-    x0 <- x0 + s (x - x0), with the scale s that Algorithm 1 allows each coordinate, and take the step. A
-    trajectory leaves when every coordinate has spent its budget. Step 0 adds no noise, so guiding it would
-    cost infinitely much: whoever still has budget there keeps it.
+    x0 <- x0 + s (x - x0), with the scale s that Algorithm 1 allows each coordinate, and take the step.
 
     Whatever the networks compute in, states and noise are float32, and the image enters in float64: the guided mean is
     off by float64's rounding only, which `covered_radius` bounds.
     """
-    denoiser, grid = pipeline.denoiser, pipeline.grid
-    image = to_model(query.image.to(denoiser.device).double())
-    samples = samples.to(denoiser.device)
-    x_t = noise.normal(tuple(image.shape), samples=samples, timestep=len(denoiser.schedule))
-    states = torch.empty_like(x_t)
-    steps = torch.zeros(len(samples), dtype=torch.long, device=denoiser.device)
-    spent_before = torch.zeros(len(samples), device=denoiser.device)
-    filter_ = PrivacyFilter(sigma=query.sigma, shape=tuple(x_t.shape), device=denoiser.device)
-    active = torch.arange(len(samples), device=denoiser.device)
-    for step in range(len(grid) - 1, 0, -1):
-        prediction = denoiser.predict(x_t, grid, step)
-        spent_before[active] = filter_.spent_shares()
-        scale = filter_.spend(scale=query.guidance_scale, coef_x0=float(grid.coef_x0[step]), std=prediction.std)
-        normal = noise.normal(tuple(image.shape), samples=samples[active], timestep=grid.timesteps[step])
-        x0 = prediction.x0.double()
+    denoiser, grid, noise = pipeline.denoiser, pipeline.grid, subject.noise
+    image = to_model(subject.image.to(denoiser.device).double())
+    samples = subject.samples.to(denoiser.device)
+
+    def take(paid: PaidStep) -> Tensor:
+        x0 = paid.x0.double()
         x_prev = reverse_step(
-            x_t=x_t,
-            x0=x0 + scale.double() * (image - x0),
-            std=prediction.std,
-            normal=normal,
+            x_t=paid.x_t,
+            x0=x0 + paid.scale.double() * (image - x0),
+            std=paid.std,
+            normal=noise.normal(tuple(image.shape), samples=samples[paid.active], timestep=grid.timesteps[paid.step]),
             grid=grid,
-            step=step,
+            step=paid.step,
         )
         if observe is not None:
-            observe(
-                GuidedStep(
-                    step,
-                    samples[active],
-                    x_t,
-                    prediction.x0,
-                    scale,
-                    prediction.std,
-                    x_prev,
-                    filter_.spent,
-                )
-            )
-        done = filter_.exhausted()
-        states[active[done]], steps[active[done]] = x_prev[done], step - 1
-        x_t, active = x_prev[~done], active[~done]
-        filter_.keep(~done)
-        if len(active) == 0:
-            break
-    states[active] = x_t
-    return Guided(states, steps, spent_before, filter_.largest_share)
+            seen = samples[paid.active], paid.x_t, paid.x0, paid.scale, paid.std, x_prev, paid.spent
+            observe(GuidedStep(paid.step, *seen))
+        return x_prev
+
+    start = noise.normal(tuple(image.shape), samples=samples, timestep=len(denoiser.schedule))
+    return walk(pipeline, query, start, take)
 
 
-def _continuations(pipeline: Pipeline, samples: Tensor, noise: Noise, guided: Guided) -> Continuations:
+def _continuations(pipeline: Pipeline, subject: Subject, guided: Guided) -> Continuations:
     """Return the unguided continuations of the guided trajectories.
 
     They see the image only through the state they start from, so they are post-processing and cost no budget; K
@@ -121,41 +76,23 @@ def _continuations(pipeline: Pipeline, samples: Tensor, noise: Noise, guided: Gu
         pipeline.grid,
         states=guided.states,
         steps=guided.steps,
-        samples=samples.to(guided.states.device),
-        noise=noise,
+        samples=subject.samples.to(guided.states.device),
+        noise=subject.noise,
     )
 
 
-def purify(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
+def purify(pipeline: Pipeline, query: Query, subject: Subject) -> Purified:
     """Run ADDS with all K votes: guided until the budget is spent, then unguided to the end."""
-    guided = guide(pipeline, query, samples, noise)
-    return _continuations(pipeline, samples, noise, guided).run(query.all_votes)
+    return _continuations(pipeline, subject, guide(pipeline, query, subject)).run(query.all_votes)
 
 
-def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
+def vote(pipeline: Pipeline, query: Query, subject: Subject) -> Ballots:
     """Classify the image at the end of every continuation that can change the outcome, and where they part."""
-    guided = guide(pipeline, query, samples, noise)
-    continuations = _continuations(pipeline, samples, noise, guided)
-    ballots = poll(pipeline, query, samples, continuations.run, budget_share=guided.budget_share)
+    guided = guide(pipeline, query, subject)
+    continuations = _continuations(pipeline, subject, guided)
+    ballots = poll(pipeline, query, len(subject.samples), continuations.run, budget_share=guided.budget_share)
     oneshot = pipeline.classifier.predict(continuations.first)
     return guided.record_in(replace(ballots, contained={"adds_oneshot": oneshot}), pipeline.grid)
-
-
-def guided_steps(grid: Grid, *, sigma: float, guidance_scale: float) -> int:
-    """Return after how many steps the budget is spent, where the variance is the least of its range.
-
-    Less noise makes guidance dearer, so this is the fewest that are to be expected, and the estimate of what
-    follows them the highest.
-    """
-    if guidance_scale == 0:
-        return len(grid) - 1
-    budget = PrivacyFilter(sigma=sigma, shape=(1, 1, 1, 1))
-    for taken, step in enumerate(range(len(grid) - 1, 0, -1), start=1):
-        std = torch.full((1, 1, 1, 1), float(grid.log_variance_min[step])).mul(0.5).exp()
-        budget.spend(scale=guidance_scale, coef_x0=float(grid.coef_x0[step]), std=std)
-        if bool(budget.exhausted()):
-            return taken
-    return len(grid) - 1
 
 
 def work(_schedule: Schedule, grid: Grid, query: Query) -> Work:

@@ -4,40 +4,35 @@ import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from adds.diffusion.noise import SHARED, Noise
+from adds.diffusion.noise import SHARED
 from adds.diffusion.reverse import Purified
 from adds.diffusion.schedule import Grid, Schedule
 from adds.methods.majority import UNCAST, always_cast, undecided
-from adds.models.pipeline import Pipeline
+from adds.methods.release import Release, Subject, release
+from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.registry import METHODS
 
 
 @dataclass(frozen=True)
 class Query:
-    """What is to be smoothed: an image [C, H, W] in [0, 1], at ``sigma`` in the same units.
+    """How an image is smoothed: at ``sigma``, in units of pixels in [0, 1].
 
-    ``guidance_scale`` is ADDS's s. ``options`` are a method's own, as its record in `adds.registry` lists them.
+    ``guidance_scale`` is ADDS's s. ``options`` are a method's own, as its record in `adds.registry` lists them;
+    ``readers`` are the methods that `consensus` asks, each with its weight.
     """
 
-    image: Tensor
     sigma: float
     votes: int = 1
     guidance_scale: float = 0.8
     options: Mapping[str, str] = field(default_factory=dict)
+    readers: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.image.ndim != 3:
-            raise ValueError(f"image has shape {tuple(self.image.shape)}: it must be [channels, height, width]")
-        if not bool(torch.isfinite(self.image).all()):
-            raise ValueError("image has NaN or infinite pixels")
-        low, high = float(self.image.min()), float(self.image.max())
-        if low < 0 or high > 1:
-            raise ValueError(f"image has values from {low} to {high}: they must be in [0, 1]")
         if not (self.sigma > 0 and math.isfinite(self.sigma)):
             raise ValueError(f"sigma is {self.sigma}: it must be positive and finite")
         if self.votes < 1:
@@ -87,33 +82,56 @@ class Work:
     classifier: float
 
 
-class Method(Protocol):
+Seen = TypeVar("Seen", Release, Subject, contravariant=True)
+"""What a method gets of an image: the release, but for the paper's ADDS, which looks at the image itself."""
+
+
+class Method(Protocol[Seen]):
     """What a method's module provides; those that show the classifier an image also have ``purify``."""
 
-    def vote(self, pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
-        """Cast the votes of the samples with the given numbers (int64 [n]) of one image, from that image's noise."""
+    def vote(self, pipeline: Pipeline, query: Query, seen: Seen, /) -> Ballots:
+        """Cast the votes of some samples of one image."""
 
-    def work(self, schedule: Schedule, grid: Grid, query: Query) -> Work:
+    def work(self, schedule: Schedule, grid: Grid, query: Query, /) -> Work:
         """Return what one sample costs at most."""
 
 
-def method(name: str) -> Method:
-    """Return a method's module."""
+def method(name: str) -> Any:
+    """Return a method's module: a `Method`."""
     if name not in METHODS:
         raise ValueError(f"method {name!r} doesn't exist: choose one of {', '.join(METHODS)}")
-    return cast("Method", importlib.import_module(f"adds.methods.{name}"))
+    return importlib.import_module(f"adds.methods.{name}")
+
+
+def seen_by(name: str, pipeline: Pipeline, query: Query, subject: Subject) -> Release | Subject:
+    """Return what a method gets: the image only where its record says that it guards it by a privacy filter."""
+    if METHODS[name].sees_image:
+        return subject
+    return release(pipeline.denoiser.schedule, subject, query.sigma)
+
+
+def vote(name: str, pipeline: Pipeline, query: Query, subject: Subject) -> Ballots:
+    """Let a method cast the votes of some samples of one image."""
+    ballots: Ballots = method(name).vote(pipeline, query, seen_by(name, pipeline, query, subject))
+    return ballots
+
+
+def purify(name: str, pipeline: Pipeline, query: Query, subject: Subject) -> Purified | None:
+    """Return the images that a method shows its classifier, or None where there are none."""
+    show = getattr(method(name), "purify", None)
+    return show(pipeline, query, seen_by(name, pipeline, query, subject)) if show else None
 
 
 Run = Callable[[Sequence[int], Tensor], Purified]
 """Denoises the votes with given numbers of the samples at given positions of a batch (int64 [m])."""
 
 
-def classify(pipeline: Pipeline, images: Tensor, *, budget_share: float) -> Ballots:
-    """Let the classifier cast the one ballot of every sample, on an image for each."""
-    return Ballots(pipeline.classifier.predict(images)[:, None], budget_share)
+def classify(classifier: BatchedClassifier, images: Tensor, *, budget_share: float = 1.0) -> Ballots:
+    """Let a classifier cast the one ballot of every sample, on an image for each."""
+    return Ballots(classifier.predict(images)[:, None], budget_share)
 
 
-def poll(pipeline: Pipeline, query: Query, samples: Tensor, run: Run, *, budget_share: float) -> Ballots:
+def poll(pipeline: Pipeline, query: Query, samples: int, run: Run, *, budget_share: float = 1.0) -> Ballots:
     """Let the classifier vote on the images that ``run`` denoises, as long as a vote can change a sample's outcome.
 
     Ballots that no sample can be decided without are cast at once. Then, round by round, every sample that is still
@@ -121,8 +139,8 @@ def poll(pipeline: Pipeline, query: Query, samples: Tensor, run: Run, *, budget_
     own, so its ballot doesn't depend on which others are cast, and predictions are those of all K votes.
     """
     device = pipeline.denoiser.device
-    classes = torch.full((len(samples), query.votes), UNCAST, device=device)
-    owners = torch.arange(len(samples), device=device)
+    classes = torch.full((samples, query.votes), UNCAST, device=device)
+    owners = torch.arange(samples, device=device)
     done = vote_evaluations = 0
     for wanted in range(always_cast(query.votes), query.votes + 1):
         purified = run(query.all_votes[done:wanted], owners)

@@ -1,13 +1,11 @@
 """DensePure: noise once, denoise up to K times along the chain, take the majority vote."""
 
 import torch
-from torch import Tensor
 
-from adds.diffusion.noise import Noise
 from adds.diffusion.reverse import Continuations, Purified
 from adds.diffusion.schedule import Grid, Schedule
 from adds.methods.base import Ballots, Query, Work, poll
-from adds.methods.rs import noised
+from adds.methods.release import Release
 from adds.models.pipeline import Pipeline
 
 
@@ -25,28 +23,27 @@ def entry(schedule: Schedule, grid: Grid, query: Query) -> tuple[Grid, int]:
     return chain, len(chain) - 1
 
 
-def _chains(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Continuations:
+def _chains(pipeline: Pipeline, query: Query, release: Release) -> Continuations:
     """Return the independent reverse chains from one noised image."""
     chain, step = entry(pipeline.denoiser.schedule, pipeline.grid, query)
-    states = float(chain.alphas_bar[step]) ** 0.5 * noised(pipeline, query, samples, noise)
     return Continuations(
         pipeline.denoiser,
         chain,
-        states=states,
-        steps=torch.full((len(states),), step, device=states.device),
-        samples=samples.to(states.device),
-        noise=noise,
+        states=float(chain.alphas_bar[step]) ** 0.5 * release.y,
+        steps=torch.full((len(release),), step, device=release.y.device),
+        samples=release.samples,
+        noise=release.noise,
     )
 
 
-def purify(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Purified:
+def purify(pipeline: Pipeline, query: Query, release: Release) -> Purified:
     """Run all ``query.votes`` chains."""
-    return _chains(pipeline, query, samples, noise).run(query.all_votes)
+    return _chains(pipeline, query, release).run(query.all_votes)
 
 
-def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
+def vote(pipeline: Pipeline, query: Query, release: Release) -> Ballots:
     """Classify the image at the end of every chain that can change the outcome."""
-    return poll(pipeline, query, samples, _chains(pipeline, query, samples, noise).run, budget_share=1.0)
+    return poll(pipeline, query, len(release), _chains(pipeline, query, release).run)
 
 
 def work(schedule: Schedule, grid: Grid, query: Query) -> Work:

@@ -1,26 +1,14 @@
-"""RS: plain randomized smoothing (Cohen et al.), the baseline with no denoiser."""
+"""RS with a clean classifier: plain randomized smoothing of a classifier that has never seen noise."""
 
-from torch import Tensor
-
-from adds.diffusion.noise import Noise
-from adds.diffusion.schedule import Grid, Schedule, model_sigma, to_model
+from adds.diffusion.schedule import Grid, Schedule
 from adds.methods.base import Ballots, Query, Work, classify
+from adds.methods.release import Release
 from adds.models.pipeline import Pipeline
 
 
-def noised(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Tensor:
-    """Return x + N(0, sigma^2 I) in the model's units, where x is 2x - 1 and the noise 2 sigma.
-
-    It is computed in float64 and rounded once, so that the rounding is done to the noisy image, not to the image.
-    """
-    image = query.image.to(pipeline.denoiser.device).double()
-    normal = noise.normal(tuple(image.shape), samples=samples, timestep=len(pipeline.denoiser.schedule))
-    return (to_model(image) + model_sigma(query.sigma) * normal.double()).to(normal.dtype)
-
-
-def vote(pipeline: Pipeline, query: Query, samples: Tensor, noise: Noise) -> Ballots:
+def vote(pipeline: Pipeline, _query: Query, release: Release) -> Ballots:
     """Give the noised image itself to the classifier."""
-    return classify(pipeline, noised(pipeline, query, samples, noise), budget_share=1.0)
+    return classify(pipeline.classifier, release.y)
 
 
 def work(_schedule: Schedule, _grid: Grid, _query: Query) -> Work:

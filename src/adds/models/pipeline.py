@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -15,6 +15,7 @@ from adds.diffusion.schedule import Grid, Schedule, evenly_spaced
 from adds.machine.memory import keep_freed_memory
 from adds.models.unet import load_diffusion
 from adds.models.weights import WEIGHTS
+from adds.registry import READERS, Network
 
 Classifier = Callable[[Tensor], Tensor]
 """Maps images [n, C, H, W] in [-1, 1] to logits [n, classes]."""
@@ -32,6 +33,10 @@ class BatchedClassifier:
         """Return the class of every image: int64 [n]."""
         return self.logits(images).argmax(dim=1)
 
+    def probabilities(self, images: Tensor) -> Tensor:
+        """Return the softmax of every image's logits: float32 [n, classes]."""
+        return self.logits(images).softmax(dim=1)
+
     def logits(self, images: Tensor) -> Tensor:
         """Return the logits of every image: float32 [n, classes]."""
         logits = self.batches.apply(lambda batch: self.classifier(batch).float(), images)
@@ -47,15 +52,25 @@ class BatchedClassifier:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The networks, and the grid of timesteps that multi-step methods visit."""
+    """The networks, and the grid of timesteps that multi-step methods visit.
+
+    ``readers`` are classifiers that were made for noise of one sigma, by name.
+    """
 
     denoiser: Denoiser
     classifier: BatchedClassifier
     grid: Grid
+    readers: Mapping[str, BatchedClassifier] = field(default_factory=dict)
+
+    def reader(self, name: Network) -> BatchedClassifier:
+        """Return a reader."""
+        if name not in self.readers:
+            raise ValueError(f"this pipeline was loaded without the reader {name!r}")
+        return self.readers[name]
 
 
-def _no_diffusion_model(_x_t: Tensor, _timesteps: Tensor) -> Tensor:
-    raise ValueError("this pipeline was loaded without a diffusion model, which the method's record doesn't list")
+def _not_loaded(_images: Tensor, _timesteps: Tensor | None = None) -> Tensor:
+    raise ValueError("this pipeline was loaded without that network, which the method's record doesn't list")
 
 
 class ClassifierKind(Protocol):
@@ -76,34 +91,36 @@ def classifier_kind(name: str) -> ClassifierKind:
 def load_pipeline(
     networks: Mapping[str, Any],
     batch_size: Mapping[str, int],
+    folders: Mapping[str, Path],
     *,
-    diffusion: Path | None,
-    classifier: Path,
     device: torch.device,
     compiled: Path | None = None,
 ) -> Pipeline:
-    """Load both networks from their folders, as the sections ``diffusion`` and ``classifier`` of ``networks`` say.
+    """Load the networks that have a folder, as their sections of ``networks`` say; methods don't need all of them.
 
-    RS needs no diffusion model. On a CPU the process keeps its freed memory from now on.
+    On a CPU the process keeps its freed memory from now on.
     """
     if device.type == "cpu":
         keep_freed_memory()
     settings = networks["diffusion"]
     schedule = Schedule.named(settings["schedule"], settings["timesteps"])
-    network = load_diffusion(diffusion / WEIGHTS, settings, device, compiled) if diffusion else _no_diffusion_model
-    kind = classifier_kind(networks["classifier"]["kind"])
+    diffusion = folders.get("diffusion")
+
+    def classifier(name: str) -> BatchedClassifier:
+        known = networks[name]
+        load = classifier_kind(known["kind"]).load
+        network = load(folders[name], known, device) if name in folders else _not_loaded
+        return BatchedClassifier(network, classes=known["classes"], batch_size=batch_size["classifier"])
+
     return Pipeline(
         denoiser=Denoiser(
-            network,
+            load_diffusion(diffusion / WEIGHTS, settings, device, compiled) if diffusion else _not_loaded,
             schedule,
             batch_size=batch_size["diffusion"],
             device=device,
             timestep_scale=1000 / len(schedule) if settings["rescale_timesteps"] else 1.0,
         ),
-        classifier=BatchedClassifier(
-            kind.load(classifier, networks["classifier"], device),
-            classes=networks["classifier"]["classes"],
-            batch_size=batch_size["classifier"],
-        ),
+        classifier=classifier("classifier"),
         grid=schedule.respaced(evenly_spaced(settings["steps"], len(schedule))),
+        readers={name: classifier(name) for name in READERS if name in folders},
     )

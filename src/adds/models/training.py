@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,17 +146,25 @@ def generate(
     return continuations.run([1]).images
 
 
-def accuracy(network: nn.Module, data: Digits) -> float:
-    """Return the share of images whose class is right, without any noise."""
+See = Callable[[Tensor], Tensor]
+"""What a classifier sees of images in [-1, 1]."""
+
+
+def _clean(images: Tensor) -> Tensor:
+    return images
+
+
+def accuracy(network: nn.Module, data: Digits, see: See = _clean) -> float:
+    """Return the share of images whose class is right."""
     with torch.inference_mode():
-        predicted = network(to_model(torch.from_numpy(data.images))).argmax(1)
+        predicted = network(see(to_model(torch.from_numpy(data.images)))).argmax(1)
         return float((predicted == torch.from_numpy(data.labels)).float().mean())
 
 
 def train_classifier(
-    train: Digits, held_out: Digits, *, settings: TrainingSettings, seed: int
+    train: Digits, held_out: Digits, *, settings: TrainingSettings, seed: int, see: See = _clean
 ) -> tuple[nn.Module, list[Record]]:
-    """Train the small classifier on clean images; return it and a log of the loss."""
+    """Train the small classifier on what it is to see of the images; return it and a log of the loss."""
     torch.manual_seed(seed)
     network = SmallClassifier()
     optimizer = torch.optim.Adam(network.parameters())
@@ -167,12 +175,12 @@ def train_classifier(
         for group in optimizer.param_groups:
             group["lr"] = _learning_rate(step, settings)
         chosen = torch.randint(len(train), (settings.batch_size,))
-        loss = functional.cross_entropy(network(to_model(images[chosen])), labels[chosen])
+        loss = functional.cross_entropy(network(see(to_model(images[chosen]))), labels[chosen])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         running += float(loss.detach())
         if _logs(step, settings):
-            log.append(_record(step, running, held_out_accuracy=accuracy(network, held_out)))
+            log.append(_record(step, running, held_out_accuracy=accuracy(network, held_out, see)))
             running = 0.0
     return network.eval(), log

@@ -24,6 +24,7 @@ from adds.diffusion.noise import Noise
 from adds.diffusion.schedule import Grid
 from adds.methods.adds import GuidedStep, guide
 from adds.methods.base import Query
+from adds.methods.release import Subject
 from adds.models.pipeline import Pipeline
 
 Values = NDArray[np.float64]
@@ -113,12 +114,12 @@ def recovered_errors(
     found = []
     for picture, own in zip(pictures, np.array_split(np.arange(trajectories), len(pictures)), strict=True):
         noise = Noise(seed=seed, stage="selection", image=picture.number, sigma=sigma, device=device)
-        query = Query(torch.as_tensor(picture.pixels), sigma, guidance_scale=guidance_scale)
-        x = query.image.double().to(device) * 2 - 1
+        query, image = Query(sigma, guidance_scale=guidance_scale), torch.as_tensor(picture.pixels)
+        x = image.double().to(device) * 2 - 1
         for first in range(0, len(own), AT_ONCE):
             samples = torch.arange(first, min(first + AT_ONCE, len(own)), device=device)
             recovery = Recovery(pipeline.grid, x, len(samples), first=first)
-            guide(pipeline, query, samples, noise, recovery.observe)
+            guide(pipeline, query, Subject(image, samples, noise), recovery.observe)
             after_all = len(pipeline.denoiser.schedule) + 1  # no step's noise has this timestep
             normal = noise.normal(tuple(x.shape), samples=samples, timestep=after_all).double()
             error = (recovery.release(budget, normal) - x) / (2 * sigma)

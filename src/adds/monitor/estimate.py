@@ -85,12 +85,11 @@ def estimate(experiment: Experiment, counts: pd.DataFrame | None = None) -> pd.D
     each = operations_of({"diffusion": diffusion, "classifier": config["classifier"]})
     measured = measured_seconds(pd.DataFrame() if counts is None else counts)
     samples = experiment.images * (experiment.n0 + sampling["n"])
-    blank = torch.zeros(1, 1, 1)
     rows = []
     for setting in experiment.settings():
         sigma, votes = float(setting.sigma), setting.votes
         scale = config["guidance_scale"].get(setting.sigma, 0.0)
-        query = Query(blank, sigma, votes, scale, experiment.options(setting.method))
+        query = Query(sigma, votes, scale, experiment.options(setting.method), experiment.readers(setting.method))
         work = method(setting.method).work(schedule, grid, query)
         tera = (work.diffusion * each.diffusion + work.classifier * each.classifier) / TERA
         seconds = measured.get((setting.method, sigma, votes))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adds.experiment import LEDGERS, Experiment
+from adds.experiment import LEDGERS, Experiment, Setting
 from adds.models.weights import checksums
-from adds.registry import METHODS
+from adds.registry import title
 from adds.sampling.ledger import read_header
 
 _OF_THE_JOB = ("models", "device", "hash")
@@ -84,9 +84,9 @@ def why(experiment: Experiment, store: Path | str = LEDGERS) -> str:
         if not experiment.leads(setting):
             continue
         identity = json.loads(json.dumps(experiment.identity(setting)))
-        models = _models(experiment, setting.method)
+        models = _models(experiment, setting)
         lines.append(
-            f"{METHODS[identity['family']].title} at sigma {setting.sigma}: this configuration wants up to "
+            f"{title(identity['family'], 1)} at sigma {setting.sigma}: this configuration wants up to "
             f"{experiment.images * per_image:,} samples of {setting.method} with {setting.votes} vote(s)"
         )
         for family in recorded:
@@ -109,9 +109,9 @@ def _images(experiment: Experiment) -> Wanted | None:
     return {(int(row["number"]), row["pixels"]) for row in rows}
 
 
-def _models(experiment: Experiment, method: str) -> dict[str, Any]:
-    """Return the checksums of the networks that a method reads, or nothing where they aren't there yet."""
-    folders = {name: Path(experiment.folder(name)) for name in METHODS[method].networks}
+def _models(experiment: Experiment, setting: Setting) -> dict[str, Any]:
+    """Return the checksums of the networks that a setting reads, or nothing where they aren't there yet."""
+    folders = {name: Path(folder) for name, folder in experiment.folders(setting).items()}
     if not all((folder / "description.json").exists() for folder in folders.values()):
         return {}
     found: dict[str, Any] = json.loads(json.dumps({name: checksums(folder) for name, folder in folders.items()}))

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from adds.experiment import asks_label
-from adds.registry import METHODS, OPTIONS
+from adds.registry import OPTIONS
 from adds.sampling.job import KEY, RAISED_CAP, SETTING, whole_identity
 
 COUNTED = {"label", "counts_selection", "counts_estimation", "n0", "n", "stopped", "budget_share"}
@@ -44,8 +44,9 @@ def merge_counts(
     """Put the jobs' counts together, after checking that they are this experiment's, all of it and nothing else.
 
     ``images`` has a row per image (number, label, pixels); ``identities`` an entry per setting: method, sigma, votes,
-    and the ``identity`` of the present configuration; ``models`` the checksums of the networks; ``sampling`` says how
-    many samples there are to be. Only where ``partial`` results are asked for may rows be missing.
+    the ``identity`` of the present configuration, and the ``folders`` of its networks; ``models`` has the checksums of
+    the networks by their folders; ``sampling`` says how many samples there are to be.
+    Only where ``partial`` results are asked for may rows be missing.
     """
     identities = list(identities)
     counts = pd.concat([read_counts(file) for file in files], ignore_index=True)
@@ -119,7 +120,7 @@ def _check_identity(chosen: pd.DataFrame, entry: Mapping[str, Any], models: Mapp
             f"{name} was drawn partly on {' and partly on '.join(kinds.index)}, which round differently. "
             f"{_redraw(fewer)}"
         )
-    read: dict[str, Any] = {network: models[network] for network in METHODS[entry["method"]].networks}
+    read = {network: models[folder] for network, folder in entry["folders"].items()}
     expected = whole_identity(entry["identity"], read, str(kinds.index[0]))
     foreign = chosen[chosen["identity"] != expected["hash"]]
     if len(foreign):

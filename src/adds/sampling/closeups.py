@@ -11,9 +11,9 @@ from torch import Tensor
 from adds.data.images import Picture
 from adds.diffusion.noise import Noise
 from adds.methods.adds import GuidedStep, guide
-from adds.methods.base import Query, method
+from adds.methods.base import Query, purify
 from adds.methods.privacy import squared_budget
-from adds.methods.rs import noised
+from adds.methods.release import Subject, release
 from adds.models.pipeline import Pipeline
 from adds.registry import title
 
@@ -39,21 +39,20 @@ def denoised_pictures(
     ``methods`` are those that run, with their options; shown are those that give the classifier an image of their
     own. Every picture shows selection sample 0 of its image, so the methods are seen on the same noise.
     """
-    purifiers = {name: getattr(method(name), "purify", None) for name in methods}
-    sample = torch.zeros(1, dtype=torch.long)
+    schedule, sample = pipeline.denoiser.schedule, torch.zeros(1, dtype=torch.long)
     pictures, rows = [], []
     for row, picture in enumerate(images):
-        noise = _noise(pipeline, picture, sigma, seed)
         image = torch.as_tensor(picture.pixels)
-        query = Query(image, sigma, guidance_scale=guidance_scale or 0.0)
+        subject = Subject(image, sample, _noise(pipeline, picture, sigma, seed))
         columns = [
             ("original", image[None] * 2 - 1),
-            ("noised", noised(pipeline, query, sample, noise).cpu()),
+            ("noised", release(schedule, subject, sigma).y.cpu()),
         ]
-        for name, purify in purifiers.items():
-            if purify is not None:
-                asked = Query(image, sigma, guidance_scale=guidance_scale or 0.0, options=methods[name])
-                columns.append((title(name, 1), purify(pipeline, asked, sample, noise).images.cpu()))
+        for name, options in methods.items():
+            query = Query(sigma, guidance_scale=guidance_scale or 0.0, options=options)
+            purified = purify(name, pipeline, query, subject)
+            if purified is not None:
+                columns.append((title(name, 1), purified.images.cpu()))
         for column, (name, shown) in enumerate(columns):
             predicted = int(pipeline.classifier.predict(shown.to(pipeline.denoiser.device))[0])
             rows.append(
@@ -87,14 +86,14 @@ def detail_of(
     """
     numbers, rows = torch.arange(samples), []
     for picture in images:
-        noise = _noise(pipeline, picture, sigma, seed)
         image = torch.as_tensor(picture.pixels)
+        subject = Subject(image, numbers, _noise(pipeline, picture, sigma, seed))
         for name, options in methods.items():
-            purify = getattr(method(name), "purify", None)
-            if purify is None:
+            query = Query(sigma, guidance_scale=guidance_scale or 0.0, options=options)
+            purified = purify(name, pipeline, query, subject)
+            if purified is None:
                 continue
-            query = Query(image, sigma, guidance_scale=guidance_scale or 0.0, options=options)
-            shown = (purify(pipeline, query, numbers, noise).images.cpu().double() + 1) / 2
+            shown = (purified.images.cpu().double() + 1) / 2
             rows.append(
                 {
                     "method": name,
@@ -144,7 +143,7 @@ def budget_by_step(
             }
         )
 
-    query = Query(torch.as_tensor(picture.pixels), sigma, guidance_scale=guidance_scale)
     noise = _noise(pipeline, picture, sigma, seed)
-    guide(pipeline, query, torch.arange(trajectories), noise, observe)
+    subject = Subject(torch.as_tensor(picture.pixels), torch.arange(trajectories), noise)
+    guide(pipeline, Query(sigma, guidance_scale=guidance_scale), subject, observe)
     return pd.DataFrame(rows)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from adds.data.images import Picture
 from adds.diffusion.noise import Noise
-from adds.methods.base import Query, method
+from adds.methods.base import Query, method, vote
+from adds.methods.release import Subject
 from adds.models.pipeline import Pipeline
 from adds.registry import METHODS, Stage, Variant
 from adds.sampling.job import Counter, Tally
@@ -30,6 +31,7 @@ class Sampler:
     seed: int = 0
     chunk_size: int = 256
     options: Mapping[str, str] = field(default_factory=dict)
+    readers: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         method(self.method)
@@ -42,11 +44,11 @@ class Sampler:
         """Predict samples ``first`` to ``first + count - 1`` of an image."""
         denoiser = self.pipeline.denoiser
         image = torch.as_tensor(picture.pixels)
-        query = Query(image, self.sigma, self.votes, self.guidance_scale, self.options)
+        query = Query(self.sigma, self.votes, self.guidance_scale, self.options, self.readers)
         noise = Noise(seed=self.seed, stage=stage, image=picture.number, sigma=self.sigma, device=denoiser.device)
         samples = torch.arange(first, first + count, device=denoiser.device)
         started, before = time.perf_counter(), denoiser.evaluations
-        ballots = method(self.method).vote(self.pipeline, query, samples, noise)
+        ballots = vote(self.method, self.pipeline, query, Subject(image, samples, noise))
         classes = _integers(ballots.classes)  # a GPU has finished when they are here
         seconds, evaluations = time.perf_counter() - started, denoiser.evaluations - before
         of_votes = ballots.vote_evaluations / evaluations if evaluations else 0.0

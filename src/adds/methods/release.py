@@ -1,0 +1,56 @@
+"""The one place where an image is released: y = x + N(0, sigma^2 I), all that a reader ever gets of it.
+
+Whoever is given a `Release` and nothing else is a randomized function of y, so that Cohen et al.'s theorem certifies
+it, whatever it does with y (docs/smoothing.md). A `Release` holds no image, and its random numbers refuse those that y
+was made with, from which together with y the image could be told.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adds.diffusion.noise import Noise
+from adds.diffusion.schedule import Schedule, model_sigma, to_model
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Some samples of one image: the image ([C, H, W] in [0, 1]), the samples' numbers, the image's random numbers."""
+
+    image: Tensor
+    samples: Tensor
+    noise: Noise
+
+    def __post_init__(self) -> None:
+        if self.image.ndim != 3:
+            raise ValueError(f"image has shape {tuple(self.image.shape)}: it must be [channels, height, width]")
+        if not bool(torch.isfinite(self.image).all()):
+            raise ValueError("image has NaN or infinite pixels")
+        low, high = float(self.image.min()), float(self.image.max())
+        if low < 0 or high > 1:
+            raise ValueError(f"image has values from {low} to {high}: they must be in [0, 1]")
+
+
+@dataclass(frozen=True)
+class Release:
+    """A noisy image for every sample ([n, C, H, W] in the model's units), and random numbers to read it with."""
+
+    y: Tensor
+    samples: Tensor
+    noise: Noise
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+
+def release(schedule: Schedule, subject: Subject, sigma: float) -> Release:
+    """Draw y = x + N(0, sigma^2 I) for every sample; in the model's units x is 2x - 1 and the noise 2 sigma.
+
+    It is computed in float64 and rounded once, so that the rounding is done to the noisy image, not to the image.
+    """
+    device, samples = subject.noise.device, subject.samples.to(subject.noise.device)
+    image = subject.image.to(device).double()
+    normal = subject.noise.normal(tuple(image.shape), samples=samples, timestep=len(schedule))
+    y = (to_model(image) + model_sigma(sigma) * normal.double()).to(normal.dtype)
+    return Release(y, samples, subject.noise.beside(len(schedule)))
