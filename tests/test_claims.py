@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from adds.registry import Variant, title
+from adds.registry import OPTIONS, Variant, title
 from adds.results.certified import certificates
 from adds.results.claims.claim import Part, contrasts, read_claims
 from adds.results.claims.measures import UNITS, Measured, changes_by_voting, confirmed, measure
@@ -430,7 +430,7 @@ def made_up_counts(**changes):
             "spent_before": 0.1,
             "seed": 0,
             "guidance_scale": 0.8,
-            "start": "",
+            **dict.fromkeys(OPTIONS, ""),
             "identity": "x",
             "device_kind": "cpu",
             "device": "cpu",
