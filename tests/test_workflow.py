@@ -163,7 +163,6 @@ def test_a_finished_run_has_nothing_to_do(finished):
                 "identify": SIGMAS,
                 "denoise": 2,
                 "denoised_figure": 2,
-                "detail": 1,
                 **AFTER_CERTIFY,
                 **PLAN,
             },

@@ -24,8 +24,8 @@ Model = Literal["images", "compiled"] | Network
 LEDGERS = "results/ledger"
 """The store of samples, for all experiments."""
 
-DETAIL_IMAGES, DETAIL_SAMPLES = 24, 8
-"""Images, and samples of each, whose denoised images are measured for the claims about detail."""
+DETAILED, DETAIL_IMAGES, DETAIL_SAMPLES = ("carlini", "adds"), 24, 8
+"""The methods whose denoised images are measured for the claims about detail; how many images, and samples of each."""
 
 EXPLAINED = "config/README.md explains every key"
 
@@ -576,14 +576,14 @@ class Experiment:
 
     def compares_detail(self) -> bool:
         """Tell whether the two methods run whose denoised images claims compare."""
-        return {"carlini", "adds"} <= set(self.methods)
+        return set(DETAILED) <= set(self.methods)
 
     def detail(self) -> dict[str, Any]:
         """Return the parameters of the measurements of denoised images."""
         scales = self.config["guidance_scale"]
         return {
             "networks": self.networks(),
-            "methods": {name: self.options(name) for name in METHODS if name in self.methods},
+            "methods": {name: self.options(name) for name in DETAILED},
             "scales": {sigma: scales.get(sigma) for sigma in self.sigmas},
             "images": min(DETAIL_IMAGES, self.images),
             "samples": DETAIL_SAMPLES,

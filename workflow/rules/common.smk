@@ -75,7 +75,9 @@ def networks_of(wildcards) -> dict[str, str]:
 def all_folders() -> list[str]:
     """Where the networks are that any setting reads."""
     settings = EXPERIMENT.settings()
-    return sorted({folder for found in settings for folder in EXPERIMENT.folders(found).values()})
+    return sorted(
+        {folder for found in settings for folder in EXPERIMENT.folders(found).values()}
+    )
 
 
 def all_weights(wildcards) -> list[str]:
