@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from adds.diffusion.schedule import Schedule
+from adds.diffusion.schedule import Schedule, evenly_spaced
 from adds.machine.logs import configure_logging
 from adds.results.claims.claim import read_claims
 from adds.results.claims.measures import measure
@@ -16,10 +16,11 @@ from adds.results.claims.verdict import Printed, evaluate
 def main(inputs: Any, params: dict[str, Any], stem: Path) -> None:
     counts, detail = pd.read_parquet(inputs.counts), inputs.get("detail")
     schedule = Schedule.named(params["schedule"], params["timesteps"])
+    among = evenly_spaced(params["steps"], len(schedule)) if params["start"] == "grid" else None
     measured = measure(
         counts,
         pd.read_parquet(inputs.certificates),
-        starts={float(sigma): schedule.first_as_noisy_as(sigma) for sigma in counts["sigma"].unique()},
+        starts={float(sigma): schedule.first_as_noisy_as(sigma, among) for sigma in counts["sigma"].unique()},
         questions=params["questions"],
         detail=pd.read_parquet(detail) if detail else None,
     )

@@ -318,7 +318,7 @@ def special(claim, measured, kind):
             "scale_costs_variance": ("sweep", "guidance_scale", (0.6, 0.8, 1.0)),
             "noise_by_sigma": ("ablation", "noise", ("timestep", "sigma")),
         }[claim.name]
-        parts = [measured.values.assign(**{column: value}) for value in values]
+        parts = [measured.values.assign(**{"start": "grid", column: value}) for value in values]
         for rank, part in enumerate(parts):
             part[["agreement", "true_share"]] += 0.1 * up * rank
         tables[table] = pd.concat(parts, ignore_index=True)

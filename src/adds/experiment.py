@@ -591,10 +591,11 @@ class Experiment:
         }
 
     def claims(self) -> dict[str, Any]:
-        """Return what the claims' tests must know: the schedule, and what sequential sampling asked."""
+        """Return what the claims' tests must know: where Carlini's method starts, and what sequential sampling asked."""
         sampling = self.config["sampling"]
         return {
-            **{key: self.config["diffusion"][key] for key in ("schedule", "timesteps")},
+            **{key: self.config["diffusion"][key] for key in ("schedule", "timesteps", "steps")},
+            "start": self.options("carlini")["start"],
             "questions": sampling["stop"]["questions"] if sampling["mode"] == "sequential" else None,
         }
 

@@ -1,0 +1,112 @@
+"""Several experiments side by side: paired differences, the figure, and the command that runs and compares them."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from adds.monitor.series import SeriesError, read_series
+from adds.registry import OPTIONS
+from adds.results.series import MEASURES, comparison, draw, markdown
+from tests.workflow import PROJECT, TINY, copy_project, merged, run_in
+
+
+def images(**radii):
+    """A row per experiment and image; ``radii`` are those of each experiment's images."""
+    parts = [
+        pd.DataFrame(
+            {
+                "method": "adds",
+                "sigma": 0.5,
+                "votes": 1,
+                "number": np.arange(len(found)),
+                "experiment": name,
+                "guidance_scale": 0.2 * (place + 1),
+                **dict.fromkeys(OPTIONS, ""),
+                "certified": 100.0 * (np.array(found) > 0),
+                "radius": found,
+                "p_true": 80.0,
+                "budget_share": 99.0,
+            }
+        )
+        for place, (name, found) in enumerate(radii.items())
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_differences_are_paired_with_the_reference():
+    """Images differ far more than experiments do: only pairs show the difference."""
+    base = np.linspace(0.1, 2, 20)
+    table = comparison(images(one=base, two=base + 0.05), "one").set_index("experiment")
+    assert table.loc["two", "radius_difference"] == pytest.approx(0.05)
+    assert table.loc["two", "radius_low"] == pytest.approx(0.05, abs=1e-9)
+    assert table.loc["one", "radius_difference"] == 0
+    assert table.loc["two", "radius"] == pytest.approx(base.mean() + 0.05)
+
+
+def test_only_shared_images_are_compared():
+    table = comparison(images(one=[0.1, 0.2, 0.3], two=[0.2, 0.3]), "one").set_index("experiment")
+    assert table.loc["two", "radius_difference"] == pytest.approx(0.1)
+    assert table.loc["two", "images"] == 2
+
+
+def test_the_table_names_experiments_and_leaves_the_reference_without_a_difference():
+    text = markdown(comparison(images(one=[0.1, 0.2, 0.3], two=[0.3, 0.3, 0.3]), "one"), "one")
+    assert "| ADDS | one | 100.0 | 0.200 | 80.0 | 99.0 |" in text
+    assert "| ADDS | two | 100.0 (+0.0 [+0.0, +0.0]) | 0.300 (+0.100 [" in text
+    assert "paired differences to one" in text
+
+
+def test_the_figure_has_a_row_for_every_measure():
+    figure = draw(comparison(images(one=[0.1, 0.2], two=[0.3, 0.3]), "one"))
+    assert len(figure.axes) == len(MEASURES)
+    assert figure.axes[-1].get_xlabel() == "Guidance scale"
+    drawn = figure.axes[list(MEASURES).index("radius")].lines[0].get_ydata()
+    np.testing.assert_allclose(drawn, [0.15, 0.3])
+
+
+@pytest.mark.parametrize("name", ["sweep", "ablation"])
+def test_the_projects_own_series_can_be_read(name):
+    series = read_series(PROJECT / f"config/{name}.yaml")
+    assert len(series["experiments"]) > 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"reference": "other"}, "reference is 'other': it must be one of"), ({"more": 1}, "must have the keys about")],
+)
+def test_what_is_no_series_is_said_in_a_line(tmp_path, changes, message):
+    known = yaml.safe_load((PROJECT / "config/sweep.yaml").read_text())
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**known, **changes}))
+    with pytest.raises(SeriesError, match=message):
+        read_series(tmp_path / "mine.yaml")
+
+
+def test_a_series_from_the_command_line(tmp_path):
+    """Two readings of Carlini's method on a few digits: run, compared, the claim about them judged."""
+    folder = copy_project(tmp_path / "project")
+    alone = {"densepure": None, "adds": None, "adds_oneshot": None}
+    series = {
+        "series": "tried",
+        "about": "ablation",
+        "after": ["config/digits.yaml"],
+        "reference": "sigma",
+        "common": merged(TINY, {"sigmas": [0.5], "methods": alone, "dataset": {"images": 6}, "images_per_job": 6}),
+        "experiments": {
+            noise: {"methods": {"carlini": {"votes": [1], "start": "grid", "noise": noise}}}
+            for noise in ("sigma", "timestep")
+        },
+    }
+    (folder / "tried.yaml").write_text(yaml.safe_dump(series))
+    done = run_in(folder, sys.executable, "-m", "adds.monitor.series", "tried.yaml", "--cores", "2", "--quiet", "all")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| Carlini et al. | timestep |" in done.stdout
+    table = pd.read_csv(folder / "results/tried/comparison.csv")
+    assert table["noise"].tolist() == ["sigma", "timestep"]
+    assert set(table["start"]) == {"grid"}
+    claims = pd.read_csv(folder / "results/tried/claims.csv")
+    assert set(claims["claim"]) == {"noise_by_sigma"}
+    assert claims["estimate"].notna().all()
+    assert (folder / "results/tried/comparison.png").stat().st_size > 10_000
