@@ -23,8 +23,7 @@ from adds.results.claims.measures import Measured, measure
 from adds.results.claims.show import write_claims
 from adds.results.claims.verdict import evaluate
 from adds.results.figures.style import look, save
-from adds.results.series import CHANGED, comparison, draw, markdown, side_by_side
-from adds.sampling.job import KEY
+from adds.results.series import comparison, draw, markdown, side_by_side
 
 KEYS = {"series", "about", "after", "reference", "common", "experiments"}
 
@@ -63,12 +62,11 @@ def run(series: Mapping[str, Any], snakemake: list[str]) -> dict[str, Path]:
 
 
 def measures_of(results: Mapping[str, Path]) -> pd.DataFrame:
-    """Return the claims' measures of every image in every experiment, with what was changed."""
+    """Return the claims' measures of every image in every experiment, and what was changed, as counts record it."""
     parts = []
     for folder in results.values():
         counts, certified = (pd.read_parquet(folder / f"{name}.parquet") for name in ("counts", "certificates"))
-        found = measure(counts, certified, starts={}).values  # no claim about a series asks where a chain starts
-        parts.append(found.merge(counts[[*KEY, *CHANGED]], on=KEY))
+        parts.append(measure(counts, certified, starts={}).values)  # no claim about a series asks where a chain starts
     return pd.concat(parts, ignore_index=True)
 
 
