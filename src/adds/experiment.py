@@ -591,7 +591,7 @@ class Experiment:
         }
 
     def claims(self) -> dict[str, Any]:
-        """Return what the claims' tests must know: where Carlini's method starts, and what sequential sampling asked."""
+        """Return what the claims' tests must know: where Carlini's method starts, what sequential sampling asked."""
         sampling = self.config["sampling"]
         return {
             **{key: self.config["diffusion"][key] for key in ("schedule", "timesteps", "steps")},

@@ -4,8 +4,8 @@
 
 runs every experiment of the file by the workflow, to its certificates; what follows the file is Snakemake's. Samples
 that are on record aren't drawn again, so a series that was interrupted goes on, and one with another entry draws that
-one's only. It leaves results/{series}/comparison.{csv,md,png,pdf} and claims.{csv,md,tex,html}: the paper's claims that are
-about what was changed.
+one's only. It leaves results/{series}/comparison.{csv,md,png,pdf}, and claims.{csv,md,tex,html}: the paper's claims
+that are about what was changed.
 """
 
 import argparse
