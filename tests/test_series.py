@@ -75,7 +75,11 @@ def test_the_projects_own_series_can_be_read(name):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"reference": "other"}, "reference is 'other': it must be one of"), ({"more": 1}, "must have the keys about")],
+    [
+        ({"reference": "other"}, "reference is 'other': it must be one of"),
+        ({"more": 1}, "must have the keys about"),
+        ({"series": "a/b"}, "'a/b' can't name an experiment"),
+    ],
 )
 def test_what_is_no_series_is_said_in_a_line(tmp_path, changes, message):
     known = yaml.safe_load((PROJECT / "config/sweep.yaml").read_text())

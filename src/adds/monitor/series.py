@@ -9,6 +9,7 @@ that are about what was changed.
 """
 
 import argparse
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -38,6 +39,10 @@ def read_series(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or set(found) != KEYS:
         given = sorted(found) if isinstance(found, dict) else []
         raise SeriesError(f"{path} must have the keys {', '.join(sorted(KEYS))}; it has {', '.join(given) or 'none'}")
+    names = [found["series"], *found["experiments"]]
+    wrong = [name for name in names if not re.fullmatch(r"[A-Za-z0-9_-]+", str(name))]
+    if wrong:
+        raise SeriesError(f"{wrong[0]!r} can't name an experiment: letters, digits, _ and - can")
     if found["reference"] not in found["experiments"]:
         raise SeriesError(f"reference is {found['reference']!r}: it must be one of {', '.join(found['experiments'])}")
     return found
