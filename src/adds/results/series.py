@@ -17,10 +17,10 @@ CHANGED = ("guidance_scale", *OPTIONS)
 """What experiments of a series may differ in, as counts record it."""
 
 MEASURES = {
-    "certified": "Certified at r = 0 (%)",
-    "radius": "Mean certified radius",
-    "p_true": "True class's probability (%)",
-    "budget_share": "Largest share of budget spent (%)",
+    "certified": "Certified\nat r = 0 (%)",
+    "radius": "Mean certified\nradius",
+    "p_true": "Probability of\nthe true class (%)",
+    "budget_share": "Budget spent\n(at most, %)",
 }
 
 
@@ -87,13 +87,13 @@ def _cell(row: "pd.Series[float]", measure: str, digits: int) -> str:
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    """Draw every measure against what was changed: the guidance scale, or else the experiments in their order."""
+    """Draw every measure that differs against what was changed: the guidance scale, or else the experiments' names."""
     sigmas = sorted(table["sigma"].unique())
     numeric = table["guidance_scale"].nunique() > 1
-    figure, axes = plt.subplots(
-        len(MEASURES), len(sigmas), figsize=(TEXT_WIDTH, 6.4), sharex=True, sharey="row", squeeze=False
-    )
-    for (measure, name), row in zip(MEASURES.items(), axes, strict=True):
+    shown = {measure: name for measure, name in MEASURES.items() if table[measure].round(3).nunique() > 1}
+    size = (TEXT_WIDTH, 1.0 + 1.4 * len(shown))
+    figure, axes = plt.subplots(len(shown), len(sigmas), figsize=size, sharex=True, sharey="row", squeeze=False)
+    for (measure, name), row in zip(shown.items(), axes, strict=True):
         for axis, sigma in zip(row, sigmas, strict=True):
             panel = table[table["sigma"] == sigma]
             for method, votes in in_order(zip(panel["method"], panel["votes"], strict=True)):
@@ -104,14 +104,14 @@ def draw(table: pd.DataFrame) -> Figure:
                     curve[measure],
                     color=look.colour,
                     dashes=look.dashes or (None, None),
-                    linewidth=look.width,
+                    linewidth=look.width if numeric else 0,
                     marker="o",
                     markersize=3,
                     label=title(method, votes),
                 )
-            axis.set_ylim(bottom=0)
+            axis.set_ylim(0, 1.08 * float(table[measure].max()))
             axis.tick_params(axis="x", rotation=0 if numeric else 30)
-        row[0].set_ylabel(name.replace(" (", "\n("))
+        row[0].set_ylabel(name)
     for axis, sigma in zip(axes[0], sigmas, strict=True):
         axis.set_title(f"$\\sigma$ = {sigma:g}")
     if numeric:
