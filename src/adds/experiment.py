@@ -577,6 +577,19 @@ class Experiment:
         scales = {sigma: self.config["guidance_scale"][sigma] for sigma in self.sigmas} if guided else {}
         return {"networks": self.networks(), "scales": scales, "seed": self.config["seed"]}
 
+    def checks(self, setting: Setting) -> list[Network]:
+        """Return the networks of a setting that are tested on clean images before it samples; readers aren't."""
+        return [network for network in LIMITS if self.reads(setting.method, network)]
+
+    def check_of(self, network: Network) -> dict[str, Any]:
+        """Return the parameters of a network's test, and where the network and the images are."""
+        return {
+            "network": network,
+            "networks": self.networks(),
+            "limit": self.config[network][LIMITS[network]],
+            "folders": [self.folder(network), self.folder("images")],
+        }
+
     def drawing_samples(self) -> dict[str, Any]:
         """Return the parameters of the images that the diffusion model makes from nothing."""
         return {
@@ -797,10 +810,13 @@ def normalised(config: Mapping[str, Any]) -> dict[str, Any]:
 
 OPTIONAL = {
     "dataset": ("images", "classes", "source", "download"),
-    "diffusion": ("weights", "download", "training"),
-    "classifier": ("name", "revision", "weights", "file", "training"),
+    "diffusion": ("weights", "download", "training", "most_error"),
+    "classifier": ("name", "revision", "weights", "file", "training", "least_accuracy"),
 }
 """Keys that a configuration may leave out, which is the same as null."""
+
+LIMITS: dict[Network, str] = {"diffusion": "most_error", "classifier": "least_accuracy"}
+"""Networks that are tested before anything is sampled, each with the key that says what it must be able to do."""
 
 GIVEN = ("kind", "name", "revision", "weights", "file")
 """What of a classifier's section says where it is had from."""

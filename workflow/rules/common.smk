@@ -72,6 +72,22 @@ def networks_of(wildcards) -> dict[str, str]:
     return files
 
 
+def checks_of(wildcards) -> list[str]:
+    """The tests that a method's networks must have passed. When that was is no reason to sample again."""
+    return [
+        ancient(f"<results>/models/{name}.json")
+        for name in EXPERIMENT.checks(setting_of(wildcards))
+    ]
+
+
+def weights_of(wildcards) -> str:
+    return f"{EXPERIMENT.folder(wildcards.network)}/weights"
+
+
+def check_of(wildcards) -> dict:
+    return EXPERIMENT.check_of(wildcards.network)
+
+
 def all_folders() -> list[str]:
     """Where the networks are that any setting reads."""
     settings = EXPERIMENT.settings()
@@ -188,5 +204,6 @@ wildcard_constraints:
     votes=r"\d+",
     shard=r"\d{5}",
     identity="[0-9a-f]{16}",
+    network="|".join(experiment.LIMITS),
     reader="|".join(registry.READERS),
     recipe="[0-9a-f]{8}",
