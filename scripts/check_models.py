@@ -26,8 +26,8 @@ from adds.monitor.checkup import (
 log = logging.getLogger("adds")
 
 
-def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, output: str) -> bool:
-    network, limit = params["network"], params["limit"]
+def main(params: dict[str, Any], limit: float | None, machine: dict[str, Any], inputs: Any, output: str) -> bool:
+    network = params["network"]
     device = torch.device(claim_device(machine).kind)
     pipeline = load_pipeline(
         params["networks"], machine["batch_size"], {network: Path(inputs.weights).parent}, device=device
@@ -54,4 +54,5 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0], f"check_models {snakemake.wildcards.network}")
     machine = snakemake.params.machine
     torch.set_num_threads(machine["threads"])
-    sys.exit(0 if main(snakemake.params.check, machine, snakemake.input, snakemake.output[0]) else 1)
+    passed = main(snakemake.params.check, snakemake.params.limit, machine, snakemake.input, snakemake.output[0])
+    sys.exit(0 if passed else 1)

@@ -583,12 +583,17 @@ class Experiment:
 
     def check_of(self, network: Network) -> dict[str, Any]:
         """Return the parameters of a network's test, and where the network and the images are."""
-        return {
-            "network": network,
-            "networks": self.networks(),
-            "limit": self.config[network][LIMITS[network]],
-            "folders": [self.folder(network), self.folder("images")],
-        }
+        folders = [self.folder(network), self.folder("images")]
+        return {"network": network, "networks": self.networks(), "folders": folders}
+
+    def check_file(self, network: Network) -> str:
+        """Return where a network's test leaves what it found, below the results, named by what it tests."""
+        return f"models/{network}-{short_hash(self.check_of(network))[:8]}.json"
+
+    def limit(self, network: Network) -> float | None:
+        """Return what a network must be able to do. One that has passed isn't tested again because this changes."""
+        limit: float | None = self.config[network][LIMITS[network]]
+        return limit
 
     def drawing_samples(self) -> dict[str, Any]:
         """Return the parameters of the images that the diffusion model makes from nothing."""

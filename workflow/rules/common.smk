@@ -73,11 +73,12 @@ def networks_of(wildcards) -> dict[str, str]:
 
 
 def checks_of(wildcards) -> list[str]:
-    """The tests that a method's networks must have passed. When that was is no reason to sample again."""
-    return [
-        ancient(f"<results>/models/{name}.json")
-        for name in EXPERIMENT.checks(setting_of(wildcards))
-    ]
+    """What the tests found of a method's networks. Files are named by what is tested: none is ever made anew.
+
+    `ancient` would be no help: Snakemake forgets other reasons to run a job that waits for an ancient file being made.
+    """
+    networks = EXPERIMENT.checks(setting_of(wildcards))
+    return [f"<results>/{EXPERIMENT.check_file(network)}" for network in networks]
 
 
 def weights_of(wildcards) -> str:
@@ -86,6 +87,11 @@ def weights_of(wildcards) -> str:
 
 def check_of(wildcards) -> dict:
     return EXPERIMENT.check_of(wildcards.network)
+
+
+def limit_of(wildcards, threads):
+    """As `machine_of`, no rerun trigger."""
+    return EXPERIMENT.limit(wildcards.network)
 
 
 def all_folders() -> list[str]:

@@ -150,11 +150,11 @@ rule check_models:
         pixels="<images>/images.npy",
         weights=weights_of,
     output:
-        "<results>/models/{network}.json",
+        "<results>/models/{network}-{recipe}.json",
     log:
-        "<logs>/check_models/{network}.log",
+        "<logs>/check_models/{network}-{recipe}.log",
     benchmark:
-        "<benchmarks>/check_models/{network}.tsv"
+        "<benchmarks>/check_models/{network}-{recipe}.tsv"
     # All certification waits for it.
     priority: 3
     conda:
@@ -166,6 +166,7 @@ rule check_models:
         runtime=60,
     params:
         check=check_of,
+        limit=limit_of,
         machine=machine_of,
     script:
         "../../scripts/check_models.py"
