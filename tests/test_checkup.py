@@ -21,7 +21,9 @@ from tests.test_experiment import configured
 WEIGHTS = Path(__file__).parents[1] / "weights/digits"
 UNET = made_by(WEIGHTS / "diffusion.safetensors")["unet"]
 CPU = torch.device("cpu")
-LEAST, MOST = (configured("digits")[name][key] for name, key in (("classifier", "least_accuracy"), ("diffusion", "most_error")))
+LEAST, MOST = (
+    configured("digits")[name][key] for name, key in (("classifier", "least_accuracy"), ("diffusion", "most_error"))
+)
 
 
 @pytest.fixture(scope="module")
@@ -98,5 +100,7 @@ def test_wrong_denoisers_are_noticed(pipeline, pictures, wrong):
     }
     texts = problems(denoisers[wrong](), pictures[:64])
     assert all(texts)
-    assert "of the squared error of 64 noised images, above diffusion.most_error = 0.5: are these the weights" in texts[0]
+    assert (
+        "of the squared error of 64 noised images, above diffusion.most_error = 0.5: are these the weights" in texts[0]
+    )
     assert "\n" not in texts[0]

@@ -557,7 +557,9 @@ def test_permuted_classes_stop_a_run_before_it_samples(rerun):
     told = next(rerun.glob("logs/permuted/check_models/classifier-*.log")).read_text()
     found = re.findall(r"ERROR check_models classifier: (.*)", told)
     assert len(found) == 1
-    assert re.match(r"the classifier has \d\.\d% \[.*\] of 250 clean images right, below classifier.least_accuracy", found[0])
+    assert re.match(
+        r"the classifier has \d\.\d% \[.*\] of 250 clean images right, below classifier.least_accuracy", found[0]
+    )
     assert found[0] in done.stdout + done.stderr
     assert [(rerun / target).exists() for target in targets] == [False, True]
     passed = json.loads(next(rerun.glob("results/permuted/models/diffusion-*.json")).read_text())

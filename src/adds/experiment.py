@@ -16,7 +16,18 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal
 
-from adds.registry import BOUNDS, CLASSIFIERS, DATASETS, KERNELS, LABEL, METHODS, READERS, Network, Variant
+from adds.registry import (
+    BOUNDS,
+    CLASSIFIERS,
+    DATASETS,
+    DIFFUSION_HINT,
+    KERNELS,
+    LABEL,
+    METHODS,
+    READERS,
+    Network,
+    Variant,
+)
 
 Model = Literal["images", "compiled"] | Network
 """What stands in a folder of its own under resources/, named by what makes it; readers have one for every sigma."""
@@ -672,6 +683,27 @@ class Experiment:
         """Return where the data set's archive comes from."""
         dataset = self.config["dataset"]
         return {"dataset": dataset["name"], "download": dataset["download"]}
+
+    def downloads(self) -> list[dict[str, Any]]:
+        """Return the files that are downloaded where they aren't there yet, as `adds.data.preflight.Download` has them.
+
+        The classifier is the hub's own business.
+        """
+        config, found = self.config, []
+        if self.archive:
+            found.append(("dataset", self.archive, DATASETS[config["dataset"]["name"]].hint))
+        if not self.trains and not config["diffusion"]["weights"]:
+            found.append(("diffusion", f"{self.folder('diffusion')}/weights", DIFFUSION_HINT))
+        return [
+            {
+                "key": f"{section}.download",
+                "target": Path(target),
+                "urls": config[section]["download"]["urls"],
+                "size": config[section]["download"].get("size"),
+                "hint": hint,
+            }
+            for section, target, hint in found
+        ]
 
     def folder(self, what: Model) -> str:
         """Return where a model or the images are: experiments that need the same ones share them, and others can't."""

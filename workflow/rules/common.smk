@@ -15,7 +15,7 @@ def load(name: str):
 
     It may be a folder, a module's path or an address that Snakemake fetched files from, one by one.
     """
-    path = workflow.source_path(f"../../src/adds/{name}.py")
+    path = workflow.source_path(f"../../src/adds/{name.replace('.', '/')}.py")
     spec = importlib.util.spec_from_file_location(f"adds.{name}", path)
     sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[spec.name])
@@ -24,6 +24,7 @@ def load(name: str):
 
 registry = load("registry")
 experiment = load("experiment")
+preflight = load("data.preflight")
 
 
 def understood():
@@ -97,7 +98,9 @@ def limit_of(wildcards, threads):
 def all_folders() -> list[str]:
     """Where the networks are that any setting reads."""
     settings = EXPERIMENT.settings()
-    return sorted({folder for found in settings for folder in EXPERIMENT.folders(found).values()})
+    return sorted(
+        {folder for found in settings for folder in EXPERIMENT.folders(found).values()}
+    )
 
 
 def all_weights(wildcards) -> list[str]:
@@ -176,6 +179,16 @@ def require_gpu() -> None:
         "Run it on a GPU machine or through a cluster executor; try the embedded experiment with --configfile "
         "config/digits.yaml; or set device: cpu if you mean it."
     )
+
+
+def require_downloads() -> None:
+    """Stop before any job where what is to be downloaded has no room here, or isn't given to us."""
+    made = {str(file) for job in workflow.dag.needrun_jobs() for file in job.output}
+    files = [preflight.Download(**found) for found in EXPERIMENT.downloads()]
+    try:
+        preflight.check_downloads(file for file in files if str(file.target) in made)
+    except preflight.NoDownloadError as error:
+        raise WorkflowError(str(error)) from None
 
 
 def has_gpu() -> bool:
