@@ -41,6 +41,7 @@ rule all:
 
 onstart:
     require_gpu()
+    require_downloads()
 
 
 onsuccess:

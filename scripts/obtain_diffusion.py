@@ -6,8 +6,7 @@ from typing import Any
 from adds.data.download import Expected, fetch, use_local
 from adds.machine.logs import configure_logging
 from adds.models.weights import describe_model
-
-HINT = "Set diffusion.weights to a copy of your own, or diffusion.download.urls to a mirror."
+from adds.registry import DIFFUSION_HINT
 
 
 def main(recipe: dict[str, Any], weights: Path) -> None:
@@ -16,7 +15,7 @@ def main(recipe: dict[str, Any], weights: Path) -> None:
     if "weights" in recipe:
         use_local(recipe["weights"], weights, expected)
     else:
-        fetch(download["urls"], weights, expected, hint=HINT)
+        fetch(download["urls"], weights, expected, hint=DIFFUSION_HINT)
     describe_model(weights.parent, recipe)
 
 

@@ -3,12 +3,16 @@
 import hashlib
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
-from adds.data.download import AccessDeniedError, Expected, fetch, use_local
+from adds.data import preflight
+from adds.data.download import Expected, fetch, use_local
+from adds.data.preflight import Download, NoDownloadError, check_downloads
 
 CONTENT = bytes(range(256)) * 4000
+SIZE = len(CONTENT)
 EXPECTED = Expected(len(CONTENT), "sha256", hashlib.sha256(CONTENT).hexdigest())
 
 
@@ -19,9 +23,14 @@ class Handler(BaseHTTPRequestHandler):
         asked = self.headers.get("Range")
         self.server.log.append((self.path, asked))
         number = sum(path == self.path for path, _ in self.server.log)
-        first = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+        first = int(asked.removeprefix("bytes=").split("-")[0]) if asked else 0
         if self.path == "/forbidden":
             self.send_error(403)
+            return
+        if self.path == "/page":
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"\n<!DOCTYPE html><title>Log in</title>")
             return
         if self.path == "/missing" or (self.path == "/flaky" and number < 3):
             self.send_error(404 if self.path == "/missing" else 503)
@@ -99,13 +108,15 @@ def test_a_part_of_another_file_is_noticed(server, tmp_path):
 
 
 def test_no_access_says_what_to_do(server, tmp_path):
-    with pytest.raises(AccessDeniedError, match=r"403 .*Set dataset\.source"):
+    with pytest.raises(NoDownloadError, match=r"403 .*Set dataset\.source"):
         download(server, "/forbidden", target=tmp_path / "file.tar", hint="Set dataset.source to your own copy.")
     assert len(server.log) == 1, "asking again would not help"
     with pytest.raises(RuntimeError, match="404"):
         download(server, "/missing", target=tmp_path / "file.tar", attempts=2)
     with pytest.raises(ValueError, match="no address"):
         download(server, target=tmp_path / "file.tar")
+    download(server, "/forbidden", "/whole", target=tmp_path / "file.tar")
+    assert (tmp_path / "file.tar").read_bytes() == CONTENT, "a mirror helps"
 
 
 def test_a_local_copy_is_used_where_it_is(tmp_path):
@@ -127,3 +138,83 @@ def test_an_unknown_size_is_the_servers(server, tmp_path):
     fetch([server.address + "/drops"], target, Expected(), pause=0.01, attempts=6)
     assert target.read_bytes() == CONTENT
     assert Expected.from_settings({"urls": [], "size": None, "sha256": None}) == Expected(None, "md5", None)
+
+
+def wanted(server, folder, *paths, size=SIZE, key="dataset.download"):
+    urls = [server.address + path for path in paths]
+    return Download(key, folder / "resources" / key / "file.tar", urls, size, "Set dataset.source to your own copy.")
+
+
+@pytest.fixture
+def room(monkeypatch):
+    """A disk with so many bytes free."""
+
+    def give(free):
+        monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+
+    return give
+
+
+def test_too_little_space_is_told_before_any_byte(server, tmp_path, room):
+    room(len(CONTENT) - 1)
+    message = r"resources\S* has 1\.0 MB free: too little for .*dataset\.download \(1\.0 MB\).* Set dataset\.source"
+    with pytest.raises(NoDownloadError, match=message):
+        check_downloads([wanted(server, tmp_path, "/whole")])
+    with pytest.raises(NoDownloadError, match=r"file\.tar \(1\.0 MB\)"):
+        download(server, "/whole", target=tmp_path / "file.tar")
+    assert server.log == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_must_fit_all_together(server, tmp_path, room):
+    both = [wanted(server, tmp_path, "/whole", key=key) for key in ("dataset.download", "diffusion.download")]
+    room(2 * len(CONTENT) - 1)
+    with pytest.raises(NoDownloadError, match=r"dataset\.download \(1\.0 MB\) and diffusion\.download \(1\.0 MB\)"):
+        check_downloads(both)
+    room(2 * len(CONTENT))
+    check_downloads(both)
+
+
+def test_what_has_arrived_needs_no_space(server, tmp_path, room):
+    one = wanted(server, tmp_path, "/whole")
+    one.part.parent.mkdir(parents=True)
+    one.part.write_bytes(CONTENT[:-10])
+    room(10)
+    check_downloads([one])
+
+
+def test_a_size_that_only_the_server_knows_counts_too(server, tmp_path, room):
+    one = wanted(server, tmp_path, "/whole", size=None)
+    room(len(CONTENT))
+    check_downloads([one])
+    room(len(CONTENT) - 1)
+    with pytest.raises(NoDownloadError, match="too little"):
+        check_downloads([one])
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "message"),
+    [
+        ("/forbidden", len(CONTENT), "answers 403 Forbidden"),
+        ("/missing", len(CONTENT), "answers 404 Not Found"),
+        ("/page", len(CONTENT), "answers with a web page"),
+        ("/whole", 1000, "has a file of 1,024,000 bytes instead of 1,000"),
+    ],
+)
+def test_no_access_is_told_before_anything_is_written(server, tmp_path, path, size, message):
+    with pytest.raises(NoDownloadError) as caught:
+        check_downloads([wanted(server, tmp_path, path, size=size)])
+    text = str(caught.value)
+    assert text.startswith("dataset.download can't be downloaded: http")
+    assert message in text
+    assert text.endswith("Set dataset.source to your own copy.")
+    assert "\n" not in text
+    assert server.log == [(path, "bytes=0-511")]
+    assert list(tmp_path.iterdir()) == []
+    check_downloads([wanted(server, tmp_path, path, "/whole")])  # a mirror helps
+
+
+def test_a_server_that_is_down_for_now_is_no_verdict(server, tmp_path):
+    check_downloads([wanted(server, tmp_path, "/flaky")])
+    nowhere = Download("dataset.download", tmp_path / "file.tar", ["http://127.0.0.1:9/file.tar"], 10, "")
+    check_downloads([nowhere])

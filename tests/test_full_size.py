@@ -41,15 +41,17 @@ def test_one_job_with_the_papers_networks(tmp_path):
         (folder / row.filename).write_bytes(jpeg.getvalue())
     with checkpoint.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
+    LIST.iloc[:1].to_csv(folder / "one.csv", index=False)  # so that networks are tested on no more
     changes = {
         "device": "cpu",
-        "dataset": {"images": 1, "source": "."},
+        "dataset": {"images": 1, "list": "one.csv", "source": "."},
         "diffusion": {
             "batch_size": 1,
+            "most_error": None,
             "weights": checkpoint.name,
             "download": {"size": checkpoint.stat().st_size, "sha256": digest},
         },
-        "classifier": {"batch_size": 1},
+        "classifier": {"batch_size": 1, "least_accuracy": None},
         "sampling": {"n0": 1, "n": 11, "chunk_size": 1},  # the fewest that alpha = 0.001 allows
     }
     classifier = folder / Experiment.from_config(merged(CONFIG, changes), folder).folder("classifier")

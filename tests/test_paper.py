@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -50,6 +51,10 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(body=True)
 
     def answer(self, *, body):
+        self.server.asked.append(self.path)
+        if self.path.startswith("/account/"):
+            self.send_error(403)
+            return
         content = self.server.files.get(self.path)
         if content is None:
             self.send_error(404)
@@ -100,6 +105,7 @@ def server(tmp_path_factory):
             "/ILSVRC2012_img_val.tar": tar,
             f"/timm/{CLASSIFIER}/resolve/main/model.safetensors": save(network.state_dict()),
         }
+        server.asked = []
         server.address = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
@@ -119,9 +125,10 @@ def run(folder, server, *arguments, configfiles=(), hub=None, **changes):
         "diffusion": {
             "batch_size": 4,
             "unet": UNET,
+            "most_error": None,  # the stand-ins have learned nothing
             "download": described(server, "/256x256_diffusion_uncond.pt", "sha256"),
         },
-        "classifier": {"name": CLASSIFIER, "batch_size": 4},
+        "classifier": {"name": CLASSIFIER, "batch_size": 4, "least_accuracy": None},
         "sigmas": [1.0],
         "sampling": {"n0": 4, "n": 8, "alpha": 0.05, "chunk_size": 8},
         "images_per_job": 2,
@@ -167,6 +174,24 @@ def test_without_a_gpu_the_paper_is_refused_before_any_download(server, tmp_path
     assert run(folder, server, "--dry-run", device="auto").returncode == 0
 
 
+def test_no_account_and_no_space_are_told_before_any_download(server, tmp_path):
+    folder = copy_project(tmp_path)
+    image_net = {**described(server, "/ILSVRC2012_img_val.tar", "md5"), "urls": [server.address + "/account/val.tar"]}
+    for download, message in (
+        (image_net, r"dataset\.download can't be downloaded: .* answers 403 .*set dataset\.source to it"),
+        (
+            {**image_net, "size": 10**18},
+            r"too little for what .* dataset\.download \(1,000,000,000\.0 GB\) and diffusion",
+        ),
+    ):
+        server.asked.clear()
+        done = run(folder, server, dataset={"images": 2, "download": download})
+        assert done.returncode != 0
+        assert re.search(message, done.stdout + done.stderr), done.stdout + done.stderr
+        assert not (folder / "resources").exists()
+    assert server.asked == [], "without space, nobody need be asked"
+
+
 def test_a_wrong_checksum_is_an_error_and_later_runs_recover(server, tmp_path):
     folder = copy_project(tmp_path)
     wrong = {**described(server, "/256x256_diffusion_uncond.pt", "sha256"), "sha256": "0" * 64}
@@ -203,6 +228,7 @@ def test_cifar10_from_nothing_to_tables(server, tmp_path):
         dataset={"list": "list.csv", "images": 2, "download": described(server, "/cifar-10-binary.tar.gz", "md5")},
         diffusion={
             "batch_size": 4,
+            "most_error": None,
             "unet": {
                 "num_channels": 32,
                 "num_res_blocks": 1,
@@ -211,7 +237,7 @@ def test_cifar10_from_nothing_to_tables(server, tmp_path):
             },
             "download": {"urls": [server.address + "/improved_diffusion.pt"]},
         },
-        classifier={"batch_size": 4},
+        classifier={"batch_size": 4, "least_accuracy": None},
         sigmas=[0.5],
         methods={"densepure": None},
     )

@@ -85,7 +85,8 @@ def test_a_method_a_data_set_and_a_kind_of_classifier(project):
     changes = {
         "methods": {"twice": {"votes": [1, 3]}, "carlini": None},
         "dataset": {"name": "stripes", "list": "stripes.csv"},
-        "classifier": {"kind": "nearest", "weights": None},
+        "classifier": {"kind": "nearest", "weights": None, "least_accuracy": None},
+        "diffusion": {"most_error": None},  # of digits
     }
     counts = counts_of(project, "twice", 3, "tables", **changes)
     assert list(counts["number"]) == [0, 1, 2, 3]

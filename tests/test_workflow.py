@@ -10,8 +10,10 @@ import time
 
 import pandas as pd
 import pytest
+from safetensors.torch import save_file
 
-from tests.workflow import PROJECT, SNAKEMAKE, command, copy_project, planned, run, run_in
+from adds.models.weights import read_tensors
+from tests.workflow import PROJECT, SNAKEMAKE, command, copy_project, merged, planned, run, run_in
 
 VARIANTS = 5  # carlini, densepure, adds with 1 and 5 votes, adds_oneshot
 SIGMAS, SHARDS = 2, 2
@@ -556,6 +558,31 @@ def test_a_job_that_reads_its_leaders_samples_imports_no_torch_and_asks_for_no_g
     assert "are not on record, although this job's leader has finished" in done.stdout + done.stderr
 
 
+def test_permuted_classes_stop_a_run_before_it_samples(rerun):
+    """By the whole list, although four images are certified. Methods that don't read that classifier go on."""
+    tensors = read_tensors(rerun / "weights/digits/classifier.safetensors")
+    rolled = {name: tensor.roll(1, dims=0) if len(tensor) == 10 else tensor for name, tensor in tensors.items()}
+    save_file(rolled, rerun / "permuted.safetensors")
+    targets = [f"results/permuted/counts/{method}/sigma0.5/votes1/00000.parquet" for method in ("carlini", "bayes")]
+    classifier = {"weights": "permuted.safetensors"}
+    done = run(rerun, *targets, experiment="permuted", classifier=classifier, methods={"bayes": {"votes": [1]}})
+    assert done.returncode != 0
+    told = next(rerun.glob("logs/permuted/check_models/classifier-*.log")).read_text()
+    found = re.findall(r"ERROR check_models classifier: (.*)", told)
+    assert len(found) == 1
+    assert re.match(
+        r"the classifier has \d\.\d% \[.*\] of 250 clean images right, below classifier.least_accuracy", found[0]
+    )
+    assert found[0] in done.stdout + done.stderr
+    assert [(rerun / target).exists() for target in targets] == [False, True]
+    passed = json.loads(next(rerun.glob("results/permuted/models/diffusion-*.json")).read_text())
+    assert [level["sigma"] for level in passed["found"]] == [0.25, 0.5, 1.0]
+
+
+def test_another_limit_is_for_networks_that_have_not_passed(finished):
+    assert planned(finished, classifier={"least_accuracy": 0.9}) == {"provenance": 1}
+
+
 def test_rs_needs_no_diffusion_model(rerun):
     shutil.rmtree(next(rerun.glob("resources/digits/diffusion-*")))
     target = "results/digits/counts/rs/sigma0.5/votes1/00000.parquet"
@@ -601,7 +628,7 @@ def test_every_reader_of_a_release_is_made_certified_and_shown(rerun):
 
 
 def test_training_makes_networks_that_run(rerun):
-    """One key makes them anew, in folders of their own; their loss is shown."""
+    """One key makes them anew, in folders of their own; their loss is shown. Trained too little, they are refused."""
     changes = {
         "models": {"source": "train"},
         "diffusion": {"training": {"steps": 20, "batch_size": 16}},
@@ -609,6 +636,9 @@ def test_training_makes_networks_that_run(rerun):
     }
     targets = ["results/digits/counts/carlini/sigma0.5/votes1/00000.parquet", "results/digits/figures/loss.png"]
     done = run(rerun, *targets, **changes)
+    assert done.returncode != 0
+    assert "above diffusion.most_error = 0.5: are these the weights" in done.stdout + done.stderr
+    done = run(rerun, *targets, **merged(changes, {"diffusion": {"most_error": None}}))
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(list(rerun.glob("resources/digits/diffusion-*"))) == 2
     assert len(pd.read_csv(next(rerun.glob("resources/digits/*/loss.csv")))) >= 1

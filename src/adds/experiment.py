@@ -16,7 +16,18 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal
 
-from adds.registry import BOUNDS, CLASSIFIERS, DATASETS, KERNELS, LABEL, METHODS, READERS, Network, Variant
+from adds.registry import (
+    BOUNDS,
+    CLASSIFIERS,
+    DATASETS,
+    DIFFUSION_HINT,
+    KERNELS,
+    LABEL,
+    METHODS,
+    READERS,
+    Network,
+    Variant,
+)
 
 Model = Literal["images", "compiled"] | Network
 """What stands in a folder of its own under resources/, named by what makes it; readers have one for every sigma."""
@@ -605,6 +616,24 @@ class Experiment:
         scales = {sigma: self.config["guidance_scale"][sigma] for sigma in self.sigmas} if guided else {}
         return {"networks": self.networks(), "scales": scales, "seed": self.config["seed"]}
 
+    def checks(self, setting: Setting) -> list[Network]:
+        """Return the networks of a setting that are tested on clean images before it samples; readers aren't."""
+        return [network for network in LIMITS if self.reads(setting.method, network)]
+
+    def check_of(self, network: Network) -> dict[str, Any]:
+        """Return the parameters of a network's test, and where the network and the images are."""
+        folders = [self.folder(network), self.folder("images")]
+        return {"network": network, "networks": self.networks(), "folders": folders}
+
+    def check_file(self, network: Network) -> str:
+        """Return where a network's test leaves what it found, below the results, named by what it tests."""
+        return f"models/{network}-{short_hash(self.check_of(network))[:8]}.json"
+
+    def limit(self, network: Network) -> float | None:
+        """Return what a network must be able to do. One that has passed isn't tested again because this changes."""
+        limit: float | None = self.config[network][LIMITS[network]]
+        return limit
+
     def drawing_samples(self) -> dict[str, Any]:
         """Return the parameters of the images that the diffusion model makes from nothing."""
         return {
@@ -682,6 +711,27 @@ class Experiment:
         """Return where the data set's archive comes from."""
         dataset = self.config["dataset"]
         return {"dataset": dataset["name"], "download": dataset["download"]}
+
+    def downloads(self) -> list[dict[str, Any]]:
+        """Return the files that are downloaded where they aren't there yet, as `adds.data.preflight.Download` has them.
+
+        The classifier is the hub's own business.
+        """
+        config, found = self.config, []
+        if self.archive:
+            found.append(("dataset", self.archive, DATASETS[config["dataset"]["name"]].hint))
+        if not self.trains and not config["diffusion"]["weights"]:
+            found.append(("diffusion", f"{self.folder('diffusion')}/weights", DIFFUSION_HINT))
+        return [
+            {
+                "key": f"{section}.download",
+                "target": Path(target),
+                "urls": config[section]["download"]["urls"],
+                "size": config[section]["download"].get("size"),
+                "hint": hint,
+            }
+            for section, target, hint in found
+        ]
 
     def folder(self, what: Model) -> str:
         """Return where a model or the images are: experiments that need the same ones share them, and others can't."""
@@ -826,10 +876,13 @@ def normalised(config: Mapping[str, Any]) -> dict[str, Any]:
 
 OPTIONAL = {
     "dataset": ("images", "classes", "source", "download"),
-    "diffusion": ("weights", "download", "training"),
-    "classifier": ("name", "revision", "weights", "file", "training"),
+    "diffusion": ("weights", "download", "training", "most_error"),
+    "classifier": ("name", "revision", "weights", "file", "training", "least_accuracy"),
 }
 """Keys that a configuration may leave out, which is the same as null."""
+
+LIMITS: dict[Network, str] = {"diffusion": "most_error", "classifier": "least_accuracy"}
+"""Networks that are tested before anything is sampled, each with the key that says what it must be able to do."""
 
 GIVEN = ("kind", "name", "revision", "weights", "file")
 """What of a classifier's section says where it is had from."""

@@ -243,6 +243,9 @@ DATASETS = _by_name(
     Dataset("files", "images of your own"),
 )
 
+DIFFUSION_HINT = "Set diffusion.weights to a copy of your own, or diffusion.download.urls to a mirror."
+"""What to do where the diffusion model can't be downloaded."""
+
 CLASSIFIERS = _by_name(
     ClassifierKind("timm", "a timm model, from the hub or with weights of your own"),
     ClassifierKind("small", "the embedded experiment's small network", trainable=True),

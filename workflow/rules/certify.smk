@@ -22,6 +22,7 @@ rule certify:
         pixels="<images>/images.npy",
         leader=leader_counts,
         identity=identity_of,
+        checked=checks_of,
     output:
         counts="<results>/counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet",
     log:

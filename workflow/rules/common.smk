@@ -15,7 +15,7 @@ def load(name: str):
 
     It may be a folder, a module's path or an address that Snakemake fetched files from, one by one.
     """
-    path = workflow.source_path(f"../../src/adds/{name}.py")
+    path = workflow.source_path(f"../../src/adds/{name.replace('.', '/')}.py")
     spec = importlib.util.spec_from_file_location(f"adds.{name}", path)
     sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[spec.name])
@@ -24,6 +24,7 @@ def load(name: str):
 
 registry = load("registry")
 experiment = load("experiment")
+preflight = load("data.preflight")
 
 
 def understood():
@@ -70,6 +71,28 @@ def networks_of(wildcards) -> dict[str, str]:
     if "diffusion" in folders:
         files["compiled"] = "<compiled>/asked"
     return files
+
+
+def checks_of(wildcards) -> list[str]:
+    """What the tests found of a method's networks. Files are named by what is tested: none is ever made anew.
+
+    `ancient` would be no help: Snakemake forgets other reasons to run a job that waits for an ancient file being made.
+    """
+    networks = EXPERIMENT.checks(setting_of(wildcards))
+    return [f"<results>/{EXPERIMENT.check_file(network)}" for network in networks]
+
+
+def weights_of(wildcards) -> str:
+    return f"{EXPERIMENT.folder(wildcards.network)}/weights"
+
+
+def check_of(wildcards) -> dict:
+    return EXPERIMENT.check_of(wildcards.network)
+
+
+def limit_of(wildcards, threads):
+    """As `machine_of`, no rerun trigger."""
+    return EXPERIMENT.limit(wildcards.network)
 
 
 def all_folders() -> list[str]:
@@ -158,6 +181,16 @@ def require_gpu() -> None:
     )
 
 
+def require_downloads() -> None:
+    """Stop before any job where what is to be downloaded has no room here, or isn't given to us."""
+    made = {str(file) for job in workflow.dag.needrun_jobs() for file in job.output}
+    files = [preflight.Download(**found) for found in EXPERIMENT.downloads()]
+    try:
+        preflight.check_downloads(file for file in files if str(file.target) in made)
+    except preflight.NoDownloadError as error:
+        raise WorkflowError(str(error)) from None
+
+
 def has_gpu() -> bool:
     """Whether a driver shows a GPU; asking torch would cost every start of Snakemake seconds."""
     for lister in (["nvidia-smi", "-L"], ["rocm-smi", "--showid"]):
@@ -190,5 +223,6 @@ wildcard_constraints:
     votes=r"\d+",
     shard=r"\d{5}",
     identity="[0-9a-f]{16}",
+    network="|".join(experiment.LIMITS),
     reader="|".join(registry.READERS),
     recipe="[0-9a-f]{8}",

@@ -143,6 +143,35 @@ rule compile_diffusion:
         "../../scripts/compile_diffusion.py"
 
 
+rule check_models:
+    # On the first images of the list, before thousands of GPU-hours: are these the networks that are meant?
+    input:
+        images="<images>/images.csv",
+        pixels="<images>/images.npy",
+        weights=weights_of,
+    output:
+        "<results>/models/{network}-{recipe}.json",
+    log:
+        "<logs>/check_models/{network}-{recipe}.log",
+    benchmark:
+        "<benchmarks>/check_models/{network}-{recipe}.tsv"
+    # All certification waits for it.
+    priority: 3
+    conda:
+        "../../envs/adds.yaml"
+    threads: 1
+    resources:
+        gpu=NEEDS["gpu"],
+        mem_mb=NEEDS["mem_mb"],
+        runtime=60,
+    params:
+        check=check_of,
+        limit=limit_of,
+        machine=machine_of,
+    script:
+        "../../scripts/check_models.py"
+
+
 rule models:
     # Everything that a run reads and doesn't compute: for instance to fetch it where there is a network.
     input:

@@ -15,17 +15,14 @@ from typing import Any
 
 from tqdm import tqdm
 
+from adds.data.preflight import USER_AGENT, Download, NoDownloadError, check_space
+
 logger = logging.getLogger(__name__)
 
 BLOCK = 1 << 20
 TIMEOUT = 60
 MOST_WRONG = 2
 """How often an address may give a whole file with the wrong checksum before it is given up."""
-USER_AGENT = "adds-workflow"
-
-
-class AccessDeniedError(RuntimeError):
-    """The server wants an account that we don't have."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +68,19 @@ def fetch(
     """Download a file from the first address that gives it whole; ``hint`` says what to do without access.
 
     What has arrived is kept in ``target.part`` and continued, by this call or a later one. Only a file of the
-    expected size and checksum is renamed to ``target``.
+    expected size and checksum is renamed to ``target``. An address that wants an account is not asked again.
     """
     if not urls:
         raise ValueError(f"no address to download {target} from")
     target = Path(target)
+    wanted = Download(target.name, target, urls, expected.size, hint)
+    check_space([wanted])
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
+    part = wanted.part
     failures: list[str] = []
     wrong = dict.fromkeys(urls, 0)
     for attempt in range(attempts):
-        url = urls[attempt % len(urls)]
+        url = list(wrong)[attempt % len(wrong)]
         if min(wrong.values()) >= MOST_WRONG:
             break
         try:
@@ -95,9 +94,12 @@ def fetch(
                 wrong[url] += 1
             failures.append(f"{url}: {problem}")
         except urllib.error.HTTPError as error:
+            failures.append(f"{url} answers {error.code} {error.reason}")
             if error.code in (401, 403):
-                raise AccessDeniedError(f"{url} answers {error.code} {error.reason}. {hint}".strip()) from error
-            failures.append(f"{url}: {error.code} {error.reason}")
+                del wrong[url]
+                if not wrong:
+                    raise NoDownloadError(f"{'; '.join(failures[-3:])}. {hint}".strip()) from error
+                continue
         except (OSError, HTTPException) as error:
             failures.append(f"{url}: {error}")
         logger.warning("attempt %d of %d: %s", attempt + 1, attempts, failures[-1])
