@@ -28,7 +28,7 @@ def images(**radii):
                 "certified": 100.0 * (np.array(found) > 0),
                 "radius": found,
                 "p_true": 80.0,
-                "budget_share": 99.0,
+                "stop_timestep": 149.0,
             }
         )
         for place, (name, found) in enumerate(radii.items())
@@ -54,7 +54,7 @@ def test_only_shared_images_are_compared():
 
 def test_the_table_names_experiments_and_leaves_the_reference_without_a_difference():
     text = markdown(comparison(images(one=[0.1, 0.2, 0.3], two=[0.3, 0.3, 0.3]), "one"), "one")
-    assert "| ADDS | one | 100.0 | 0.200 | 80.0 | 99.0 |" in text
+    assert "| ADDS | one | 100.0 | 0.200 | 80.0 | t = 149 |" in text
     assert "| ADDS | two | 100.0 (+0.0 [+0.0, +0.0]) | 0.300 (+0.100 [" in text
     assert "paired differences to one" in text
 

@@ -13,6 +13,7 @@ from adds.certificates.binomial import mixture_lower
 from adds.certificates.bounds import bound_function, certified_radius
 from adds.certificates.certificate import certify, check_samples, least_certifying_n
 from adds.certificates.pair import pair_lower
+from adds.registry import OPTIONS
 from adds.results.certified import certificates
 from tests.soundness.two_sided import two_sided_lead
 
@@ -107,7 +108,7 @@ def test_sequential_cohen_spends_all_of_alpha_on_one_end():
 MADE_BY = {
     "seed": 0,
     "guidance_scale": 0.8,
-    "start": "",
+    **dict.fromkeys(OPTIONS, ""),
     "identity": "x",
     "device_kind": "cpu",
     "device": "cpu x86_64",

@@ -20,7 +20,7 @@ MEASURES = {
     "certified": "Certified\nat r = 0 (%)",
     "radius": "Mean certified\nradius",
     "p_true": "Probability of\nthe true class (%)",
-    "budget_share": "Budget spent\n(at most, %)",
+    "stop_timestep": "Timestep where\nthe budget is spent",
 }
 
 
@@ -34,10 +34,11 @@ def side_by_side(results: Mapping[str, Path], bound: str = "cohen") -> pd.DataFr
             experiment=name,
             certified=100.0 * right,
             radius=certified["radius"].where(right, 0.0),
-            budget_share=100 * certified["budget_share"],
         )
-        shares = true_class_shares(pd.read_parquet(folder / "counts.parquet"))
-        parts.append(rows.merge(shares.assign(p_true=100 * shares["p_true"]), on=KEY))
+        counts = pd.read_parquet(folder / "counts.parquet")
+        shares = true_class_shares(counts)
+        known = shares.assign(p_true=100 * shares["p_true"], stop_timestep=counts["stop_timestep"])
+        parts.append(rows.merge(known, on=KEY))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -65,7 +66,9 @@ def markdown(table: pd.DataFrame, reference: str) -> str:
     """Write the comparison: means, and in brackets differences to the reference with their intervals."""
     lines = []
     for sigma in sorted(table["sigma"].unique()):
-        lines += [f"| sigma {sigma:g} | experiment | certified (%) | radius | p of the true class (%) | budget (%) |"]
+        lines += [
+            f"| sigma {sigma:g} | experiment | certified (%) | radius | p of the true class (%) | budget spent at |"
+        ]
         lines += ["|---|---|---|---|---|---|"]
         at_sigma = table[table["sigma"] == sigma]
         for method, votes in in_order(zip(at_sigma["method"], at_sigma["votes"], strict=True)):
@@ -73,7 +76,8 @@ def markdown(table: pd.DataFrame, reference: str) -> str:
                 cells = [_cell(row, "certified", 1), _cell(row, "radius", 3), _cell(row, "p_true", 1)]
                 if row["experiment"] == reference:
                     cells = [cell.partition(" ")[0] for cell in cells]
-                told = " | ".join([*cells, f"{row['budget_share']:.1f}"])
+                spent_at = "" if pd.isna(row["stop_timestep"]) else f"t = {row['stop_timestep']:.0f}"
+                told = " | ".join([*cells, spent_at])
                 lines.append(f"| {title(method, votes)} | {row['experiment']} | {told} |")
         lines.append("")
     lines.append(f"{table['images'].max()} images. In brackets paired differences to {reference}, with 95% intervals.")
