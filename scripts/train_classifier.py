@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from adds.data.digits import training
+from adds.data.images import training_of
 from adds.machine.logs import configure_logging
 from adds.machine.memory import keep_freed_memory
 from adds.models.training import TrainingSettings, train_classifier
@@ -14,7 +14,7 @@ from adds.models.weights import describe_model, save_weights
 
 
 def main(recipe: dict[str, Any], output: Any) -> None:
-    train, held_out = training()
+    train, held_out = training_of(recipe["dataset"])
     settings = TrainingSettings(**recipe["training"])
     network, log = train_classifier(train, held_out, settings=settings, seed=recipe["seed"])
     save_weights(network, output.weights, recipe)

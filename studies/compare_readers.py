@@ -19,8 +19,8 @@ from pathlib import Path
 import pandas as pd
 
 from adds.registry import METHODS, Variant, in_order, title
-from adds.results.accuracy import is_certified, mean_interval, true_class_shares
-from adds.sampling.job import KEY
+from adds.results.accuracy import mean_interval
+from adds.results.series import rows_of
 
 RESULTS = ("results/readers", "results/readers_denoised")
 CARLINI = ("carlini", 1, "")
@@ -29,22 +29,10 @@ Row = tuple[str, int, str]
 """A method, its votes, and what sets its experiment apart from the first."""
 
 
-def rows_of(folder: Path, bound: str, *, mark: str) -> pd.DataFrame:
-    """Return a row for every setting and image of an experiment: KEY, mark, radius, certified, p, evaluations."""
-    certified = pd.read_parquet(folder / "certificates.parquet")
-    certified = certified[certified["bound"] == bound]
-    right = is_certified(certified)
-    table = certified[KEY].assign(mark=mark, certified=100.0 * right, radius=certified["radius"].where(right, 0.0))
-    counts = pd.read_parquet(folder / "counts.parquet")
-    per_sample = counts["evaluations"] / (counts["n0"] + counts["n"])
-    known = true_class_shares(counts).assign(evaluations=per_sample)
-    return table.merge(known, on=KEY).assign(p=lambda merged: 100 * merged["p_true"])
-
-
 def read(folders: Sequence[Path], bound: str) -> pd.DataFrame:
     """Put experiments together; what a later one calls by a name of the first is marked."""
-    parts = [rows_of(folder, bound, mark="") for folder in folders[:1]]
-    parts += [rows_of(folder, bound, mark=f", {folder.name.partition('_')[2]}") for folder in folders[1:]]
+    parts = [rows_of(folder, bound).assign(mark="") for folder in folders[:1]]
+    parts += [rows_of(folder, bound).assign(mark=f", {folder.name.partition('_')[2]}") for folder in folders[1:]]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -63,7 +51,7 @@ def lines(table: pd.DataFrame, sigma: float) -> Iterator[str]:
     """Yield the comparison at one sigma."""
     chosen = table[table["sigma"] == sigma]
     radii = chosen.pivot(index="number", columns=["method", "votes", "mark"], values="radius")
-    means = chosen.groupby(["method", "votes", "mark"])[["certified", "p", "evaluations"]].mean()
+    means = chosen.groupby(["method", "votes", "mark"])[["certified", "p_true", "evaluations"]].mean()
     paper = [row for row in radii.columns if METHODS[row[0]].origin == "paper"]
     yield f"| sigma {sigma:g} | radius | to Carlini | least to the paper's | certified | p | evaluations |"
     yield "|---|---|---|---|---|---|---|"
@@ -75,7 +63,7 @@ def lines(table: pd.DataFrame, sigma: float) -> Iterator[str]:
         found = means.loc[row]
         yield (
             f"| {named(row)} | {radii[row].mean():.3f} | {to_carlini} | {least} | {found['certified']:.1f} "
-            f"| {found['p']:.1f} | {found['evaluations']:.1f} |"
+            f"| {found['p_true']:.1f} | {found['evaluations']:.1f} |"
         )
 
 

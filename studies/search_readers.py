@@ -14,6 +14,7 @@ import torch
 import yaml
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from snakemake.utils import update_config
 from torch import Tensor
 
 from adds.certificates.binomial import clopper_pearson_lower
@@ -50,19 +51,10 @@ READERS = sorted({name for weights in CANDIDATES for name in weights})
 
 
 def configured() -> Experiment:
-    """Read the configuration of the digits with all readers, as Snakemake would."""
-
-    def merged(base: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
-        both = {key: (base.get(key), value) for key, value in changes.items()}
-        nested = {
-            key: merged(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
-            for key, (old, new) in both.items()
-        }
-        return {**base, **nested}
-
+    """Read the configuration of the digits with all readers, as Snakemake does."""
     config: dict[str, object] = {}
     for name in ("config", "digits", "readers"):
-        config = merged(config, yaml.safe_load(Path(f"config/{name}.yaml").read_text()))
+        update_config(config, yaml.safe_load(Path(f"config/{name}.yaml").read_text()))
     return Experiment.from_config(config)
 
 

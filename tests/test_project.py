@@ -125,7 +125,7 @@ def test_every_room_has_its_place():
 
 
 def test_what_snakemake_itself_reads_needs_the_standard_library_only():
-    for name in ("registry", "experiment", "data/preflight"):
+    for name in ("registry", "experiment", "data/preflight", "machine/gpus"):
         for module in imports_of(PROJECT / f"src/adds/{name}.py"):
             assert module == "adds.registry" or module.split(".")[0] in sys.stdlib_module_names, module
 

@@ -748,6 +748,31 @@ class Experiment:
             for network in self.networks_of(setting.method)
         }
 
+    def all_folders(self) -> list[str]:
+        """Return where the networks are that any setting reads."""
+        return sorted({folder for setting in self.settings() for folder in self.folders(setting).values()})
+
+    def network_files(self, setting: Setting) -> dict[str, str]:
+        """Return the files of networks that a certification job reads, by the names of its inputs.
+
+        That a network was compiled, or isn't any more, is no reason to sample again.
+        """
+        folders = self.folders(setting)
+        files = {name: f"{folder}/weights" for name, folder in folders.items()}
+        files |= {f"{name}_description": f"{folder}/description.json" for name, folder in folders.items()}
+        return files | ({"compiled": f"{self.folder('compiled')}/asked"} if "diffusion" in folders else {})
+
+    def reader_sources(self, network: Network, sigma: str) -> list[str]:
+        """Return what a reader is made from: files that are given, or the diffusion model whose images it learns."""
+        recipe = self.reader(network, sigma)
+        denoiser = [f"{recipe['denoiser']}/{name}" for name in ("weights", "description.json") if "denoiser" in recipe]
+        return denoiser + [recipe[key] for key in ("weights", "file") if key in recipe]
+
+    @property
+    def images_source(self) -> str | None:
+        """Where the images come from: a local copy or the downloaded archive, unless the data set needs neither."""
+        return self.archive or self.config["dataset"]["source"]
+
     @property
     def resources(self) -> str:
         """Where models and images are kept."""
@@ -761,6 +786,25 @@ class Experiment:
     def counts(self, setting: Setting, shard: Shard) -> str:
         """Return where a job leaves its counts, below the results."""
         return f"counts/{setting.folder}/{shard.name}.parquet"
+
+    def leader_counts(self, setting: Setting, shard: Shard) -> str | None:
+        """Return the counts that a job waits for, below the results: its leader's, unless it is the leader."""
+        return None if self.leads(setting) else self.counts(self.leader(setting), shard)
+
+    def all_counts(self) -> list[str]:
+        """Return the counts of all jobs, below the results."""
+        return [self.counts(setting, shard) for setting in self.settings() for shard in self.shards()]
+
+    def finished_counts(self) -> list[str]:
+        """Return the counts that partial results are made of: those that are there, as they are.
+
+        They are in another folder than the partial results, so no job is run for them.
+        """
+        whole = Path(self.results).parent
+        there = [str(whole / name) for name in self.all_counts() if (whole / name).exists()]
+        if not there:
+            raise ConfigError(f"partial is true, but {whole} has no counts yet")
+        return there
 
     # What is shown
 

@@ -1,8 +1,6 @@
 # What Snakemake itself has to know: the experiment, what jobs wait for, and whether this machine can run them. What a
 # configuration means is src/adds/experiment.py's, which needs nothing but the standard library.
 import importlib.util
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,6 +23,7 @@ def load(name: str):
 registry = load("registry")
 experiment = load("experiment")
 preflight = load("data.preflight")
+gpus = load("machine.gpus")
 
 
 def understood():
@@ -61,16 +60,7 @@ def identity_of(wildcards) -> str:
 
 
 def networks_of(wildcards) -> dict[str, str]:
-    """The networks that a method reads. That one was compiled, or not any more, is no reason to sample again."""
-    folders = EXPERIMENT.folders(setting_of(wildcards))
-    files = {name: f"{folder}/weights" for name, folder in folders.items()}
-    files |= {
-        f"{name}_description": f"{folder}/description.json"
-        for name, folder in folders.items()
-    }
-    if "diffusion" in folders:
-        files["compiled"] = "<compiled>/asked"
-    return files
+    return EXPERIMENT.network_files(setting_of(wildcards))
 
 
 def checks_of(wildcards) -> list[str]:
@@ -95,20 +85,12 @@ def limit_of(wildcards, threads):
     return EXPERIMENT.limit(wildcards.network)
 
 
-def all_folders() -> list[str]:
-    """Where the networks are that any setting reads."""
-    settings = EXPERIMENT.settings()
-    return sorted(
-        {folder for found in settings for folder in EXPERIMENT.folders(found).values()}
-    )
-
-
 def all_weights(wildcards) -> list[str]:
-    return [f"{folder}/weights" for folder in all_folders()]
+    return [f"{folder}/weights" for folder in EXPERIMENT.all_folders()]
 
 
 def all_descriptions(wildcards) -> list[str]:
-    return [f"{folder}/description.json" for folder in all_folders()]
+    return [f"{folder}/description.json" for folder in EXPERIMENT.all_folders()]
 
 
 def reader_of(wildcards) -> dict:
@@ -116,22 +98,13 @@ def reader_of(wildcards) -> dict:
 
 
 def reader_sources(wildcards) -> list[str]:
-    """What a reader is made from: the files that are given, or the diffusion model whose images it is trained on."""
-    recipe = reader_of(wildcards)
-    denoiser = (
-        [f"{recipe['denoiser']}/{name}" for name in ("weights", "description.json")]
-        if "denoiser" in recipe
-        else []
-    )
-    return denoiser + [recipe[key] for key in ("weights", "file") if key in recipe]
+    return EXPERIMENT.reader_sources(wildcards.reader, wildcards.sigma)
 
 
 def leader_counts(wildcards):
-    """What a certify job waits for: the counts of its family's leader, unless it is the leader."""
-    leader = EXPERIMENT.leader(setting_of(wildcards))
-    if leader == setting_of(wildcards):
-        return []
-    return f"<results>/{EXPERIMENT.counts(leader, EXPERIMENT.shard(wildcards.shard))}"
+    shard = EXPERIMENT.shard(wildcards.shard)
+    counts = EXPERIMENT.leader_counts(setting_of(wildcards), shard)
+    return f"<results>/{counts}" if counts else []
 
 
 def gpus_of(wildcards) -> int:
@@ -148,31 +121,18 @@ def minutes_of(wildcards, attempt) -> int:
 
 
 def all_counts(wildcards) -> list[str]:
-    """The counts of all jobs; where partial results are asked for, those that are there."""
-    names = [
-        EXPERIMENT.counts(setting, shard)
-        for setting in EXPERIMENT.settings()
-        for shard in EXPERIMENT.shards()
-    ]
     if not EXPERIMENT.partial:
-        return [f"<results>/{name}" for name in names]
-    # As they are, wherever they come from: <results> is another folder here, so no job is run for them.
-    whole = Path(EXPERIMENT.results).parent
-    there = [str(whole / name) for name in names if (whole / name).exists()]
-    if not there:
-        raise WorkflowError(f"partial is true, but {whole} has no counts yet")
-    return there
-
-
-def images_source(wildcards):
-    """Where the images come from: a local copy or the downloaded archive, unless the data set needs neither."""
-    return EXPERIMENT.archive or EXPERIMENT.config["dataset"]["source"] or []
+        return [f"<results>/{name}" for name in EXPERIMENT.all_counts()]
+    try:
+        return EXPERIMENT.finished_counts()
+    except experiment.ConfigError as error:
+        raise WorkflowError(str(error)) from None
 
 
 def require_gpu() -> None:
     """Stop before any job where a GPU is needed and this machine has none."""
     wanted = any(job.resources.get("gpu") for job in workflow.dag.needrun_jobs())
-    if not (workflow.local_exec and wanted) or has_gpu():
+    if not (workflow.local_exec and wanted) or gpus.has_gpu():
         return
     raise WorkflowError(
         f"this machine has no GPU, and {EXPERIMENT.name} needs one: {cost()} (snakemake estimate tells more). "
@@ -189,16 +149,6 @@ def require_downloads() -> None:
         preflight.check_downloads(file for file in files if str(file.target) in made)
     except preflight.NoDownloadError as error:
         raise WorkflowError(str(error)) from None
-
-
-def has_gpu() -> bool:
-    """Whether a driver shows a GPU; asking torch would cost every start of Snakemake seconds."""
-    for lister in (["nvidia-smi", "-L"], ["rocm-smi", "--showid"]):
-        if shutil.which(lister[0]):
-            return (
-                "GPU" in subprocess.run(lister, capture_output=True, text=True).stdout
-            )
-    return False
 
 
 def cost() -> str:

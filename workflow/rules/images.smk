@@ -28,7 +28,7 @@ rule images:
     input:
         list=EXPERIMENT.config["dataset"]["list"],
         classes=EXPERIMENT.config["dataset"]["classes"] or [],
-        source=images_source,
+        source=EXPERIMENT.images_source or [],
         # A folder's own time doesn't change with a file in it.
         files=EXPERIMENT.files,
     output:

@@ -25,6 +25,14 @@ SCHEDULERS = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "JOB_ID")
 _held: list[IO[str]] = []  # a lock lasts as long as its file is open
 
 
+def has_gpu() -> bool:
+    """Tell whether a driver shows a GPU; asking torch would cost every start of Snakemake seconds."""
+    for lister in (["nvidia-smi", "-L"], ["rocm-smi", "--showid"]):
+        if which(lister[0]):
+            return "GPU" in subprocess.run(lister, capture_output=True, text=True, check=False).stdout
+    return False
+
+
 def visible_gpus() -> list[str]:
     """Return the names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES wants them."""
     if VISIBLE in os.environ:

@@ -20,6 +20,11 @@ def is_certified(certified: pd.DataFrame, radius: float = 0.0) -> "pd.Series[boo
     return right & ~certified["abstained"] & (certified["radius"] >= radius)
 
 
+def credited_radius(certified: pd.DataFrame) -> "pd.Series[float]":
+    """Return each image's certified radius, 0 where it is wrong or abstained from."""
+    return certified["radius"].where(is_certified(certified), 0.0)
+
+
 def interval(successes: int, trials: int) -> tuple[float, float]:
     """Return the exact (Clopper-Pearson) binomial 95% interval of a share."""
     low = clopper_pearson_lower(successes, trials, 0.025)
@@ -110,7 +115,7 @@ def radius_table(both: pd.DataFrame, reference: tuple[str, int]) -> pd.DataFrame
     wrong = ~by_paper["correct"].astype("boolean").fillna(True).astype(bool) & ~by_paper["abstained"]
     shares = by_paper.assign(wrong=wrong).groupby(SETTING)[["abstained", "wrong"]].mean()
     table = pd.DataFrame({"images": by_paper.groupby(SETTING).size()})
-    radius = both.assign(radius=both["radius"].where(is_certified(both), 0.0))
+    radius = both.assign(radius=credited_radius(both))
     for bound in ("cohen", "pair"):
         wide = radius[radius["bound"] == bound].pivot(index="number", columns=SETTING, values="radius")
         compared = [_against(wide, setting, reference) for setting in table.index]
@@ -126,8 +131,7 @@ def bounds_table(both: pd.DataFrame) -> pd.DataFrame:
     ``both`` holds the certificates of the same counts by ``cohen`` and by ``pair``. An image that isn't certified
     rightly counts with radius 0.
     """
-    certified = is_certified(both)
-    table = both.assign(certified=certified, radius=both["radius"].where(certified, 0.0))
+    table = both.assign(certified=is_certified(both), radius=credited_radius(both))
     grouped = table.groupby([*SETTING, "bound"])[["certified", "radius", "top_correct"]].mean()
     wide = grouped.unstack("bound")
     return pd.DataFrame(

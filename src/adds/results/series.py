@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from adds.registry import OPTIONS, in_order, title
-from adds.results.accuracy import is_certified, mean_interval, true_class_shares
+from adds.results.accuracy import credited_radius, is_certified, mean_interval, true_class_shares
 from adds.results.certified import by_bound
 from adds.results.figures.style import TEXT_WIDTH, line
 from adds.sampling.job import KEY, SETTING
@@ -24,21 +24,27 @@ MEASURES = {
 }
 
 
+def rows_of(folder: Path, bound: str) -> pd.DataFrame:
+    """Return a row per setting and image of an experiment: KEY, what may have been changed, measures, evaluations.
+
+    Shares are in percent. Evaluations are of the diffusion model, per sample.
+    """
+    certified = by_bound(pd.read_parquet(folder / "certificates.parquet"), bound)
+    rows = certified[[*KEY, *CHANGED]].assign(
+        certified=100.0 * is_certified(certified), radius=credited_radius(certified)
+    )
+    counts = pd.read_parquet(folder / "counts.parquet")
+    known = true_class_shares(counts).assign(
+        p_true=lambda shares: 100 * shares["p_true"],
+        stop_timestep=counts["stop_timestep"],
+        evaluations=counts["evaluations"] / (counts["n0"] + counts["n"]),
+    )
+    return rows.merge(known, on=KEY)
+
+
 def side_by_side(results: Mapping[str, Path], bound: str = "cohen") -> pd.DataFrame:
-    """Return a row per experiment, setting and image: KEY, what was changed, and the measures; percent where shares."""
-    parts = []
-    for name, folder in results.items():
-        certified = by_bound(pd.read_parquet(folder / "certificates.parquet"), bound)
-        right = is_certified(certified)
-        rows = certified[[*KEY, *CHANGED]].assign(
-            experiment=name,
-            certified=100.0 * right,
-            radius=certified["radius"].where(right, 0.0),
-        )
-        counts = pd.read_parquet(folder / "counts.parquet")
-        shares = true_class_shares(counts)
-        known = shares.assign(p_true=100 * shares["p_true"], stop_timestep=counts["stop_timestep"])
-        parts.append(rows.merge(known, on=KEY))
+    """Return the rows of several experiments, each with its experiment's name."""
+    parts = [rows_of(folder, bound).assign(experiment=name) for name, folder in results.items()]
     return pd.concat(parts, ignore_index=True)
 
 

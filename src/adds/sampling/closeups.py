@@ -1,6 +1,6 @@
 """A few samples, looked at closely: denoised images, how sharp and how true they are, and the privacy budget."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -24,10 +24,25 @@ def _noise(pipeline: Pipeline, picture: Picture, sigma: float, seed: int) -> Noi
     return Noise(seed=seed, stage="selection", image=picture.number, sigma=sigma, device=device)
 
 
+Methods = Mapping[str, Mapping[str, str]]
+"""Methods that run, with their options."""
+
+
+def _shown(
+    pipeline: Pipeline, methods: Methods, subject: Subject, sigma: float, guidance_scale: float | None
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the images, in [-1, 1], that each method with an image of its own shows the classifier, with one vote."""
+    for name, options in methods.items():
+        query = Query(sigma, guidance_scale=guidance_scale or 0.0, options=options)
+        purified = purify(name, pipeline, query, subject)
+        if purified is not None:
+            yield name, purified.images.cpu()
+
+
 def denoised_pictures(
     pipeline: Pipeline,
     images: Iterable[Picture],
-    methods: Mapping[str, Mapping[str, str]],
+    methods: Methods,
     *,
     sigma: float,
     guidance_scale: float | None,
@@ -48,11 +63,8 @@ def denoised_pictures(
             ("original", image[None] * 2 - 1),
             ("noised", release(schedule, subject, sigma).y.cpu()),
         ]
-        for name, options in methods.items():
-            query = Query(sigma, guidance_scale=guidance_scale or 0.0, options=options)
-            purified = purify(name, pipeline, query, subject)
-            if purified is not None:
-                columns.append((title(name, 1), purified.images.cpu()))
+        shown_by = _shown(pipeline, methods, subject, sigma, guidance_scale)
+        columns += [(title(name, 1), shown) for name, shown in shown_by]
         for column, (name, shown) in enumerate(columns):
             predicted = int(pipeline.classifier.predict(shown.to(pipeline.denoiser.device))[0])
             rows.append(
@@ -72,7 +84,7 @@ def denoised_pictures(
 def detail_of(
     pipeline: Pipeline,
     images: Iterable[Picture],
-    methods: Mapping[str, Mapping[str, str]],
+    methods: Methods,
     *,
     sigma: float,
     guidance_scale: float | None,
@@ -88,12 +100,8 @@ def detail_of(
     for picture in images:
         image = torch.as_tensor(picture.pixels)
         subject = Subject(image, numbers, _noise(pipeline, picture, sigma, seed))
-        for name, options in methods.items():
-            query = Query(sigma, guidance_scale=guidance_scale or 0.0, options=options)
-            purified = purify(name, pipeline, query, subject)
-            if purified is None:
-                continue
-            shown = (purified.images.cpu().double() + 1) / 2
+        for name, images_shown in _shown(pipeline, methods, subject, sigma, guidance_scale):
+            shown = (images_shown.double() + 1) / 2
             rows.append(
                 {
                     "method": name,
