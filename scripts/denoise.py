@@ -24,7 +24,7 @@ def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, sigma: fl
     images = Images.read(inputs.images, inputs.pixels)
     pictures, rows = denoised_pictures(
         pipeline,
-        images.part(0, params["images"]),
+        images.of_different_classes(params["images"]),
         params["methods"],
         sigma=sigma,
         guidance_scale=params["guidance_scale"],

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from adds.machine.logs import configure_logging
-from adds.results.figures.loss import draw
+from adds.results.figures.loss import caption, draw
 from adds.results.figures.style import look, save
 
 
@@ -26,4 +26,4 @@ if __name__ == "__main__":
         ignore_index=True,
     )
     with look(snakemake.params.figure):
-        save(draw(table), table, Path(snakemake.output.png).with_suffix(""))
+        save(draw(table), table, Path(snakemake.output.html).with_suffix(""), caption())

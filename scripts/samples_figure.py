@@ -1,15 +1,18 @@
-"""Draw images that the diffusion model makes from nothing."""
+"""Draw images that the diffusion model makes from nothing, under real ones."""
 
 from pathlib import Path
 
 import numpy as np
 
+from adds.data.images import in_unit_interval
 from adds.machine.logs import configure_logging
-from adds.results.figures.samples import draw, pixels_table
+from adds.results.figures.samples import COLUMNS, caption, draw, pixels_table
 from adds.results.figures.style import look, save
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "samples_figure")
-    samples = np.load(snakemake.input[0])
+    made = np.load(snakemake.input.made)
+    real = in_unit_interval(np.load(snakemake.input.real, mmap_mode="r")[:COLUMNS])
+    told = caption(snakemake.params.figure["steps"])
     with look(snakemake.params.figure):
-        save(draw(samples), pixels_table(samples), Path(snakemake.output.png).with_suffix(""))
+        save(draw(made, real), pixels_table(made, real), Path(snakemake.output.html).with_suffix(""), told)

@@ -8,17 +8,21 @@ from adds.data.images import class_names
 from adds.machine.logs import configure_logging
 from adds.results.certified import by_bound
 from adds.results.figures.style import look, save
-from adds.results.figures.vote_distribution import draw, shares
+from adds.results.figures.vote_distribution import caption, draw, needed_percent, shares
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "vote_distribution_figure")
     params = snakemake.params.figure
+    stage = params["vote_distribution_stage"]
     table = shares(
         pd.read_parquet(snakemake.input.counts),
         by_bound(pd.read_parquet(snakemake.input.certificates), params["bound"]),
         class_names(snakemake.input.get("classes"), pd.read_csv(snakemake.input.images)),
         many=params["votes"],
-        limit=params["vote_distribution_images"],
+        images=params["vote_distribution_images"],
+        stage=stage,
     )
+    fixed = params["bound"] == "cohen" and not params["at_most"]
+    told = caption(table, stage=stage, needed=needed_percent(params["n"], params["alpha"]) if fixed else None)
     with look(params):
-        save(draw(table), table, Path(snakemake.output.png).with_suffix(""))
+        save(draw(table), table, Path(snakemake.output.html).with_suffix(""), told)

@@ -38,6 +38,9 @@ LEDGERS = "results/ledger"
 DETAILED, DETAIL_IMAGES, DETAIL_SAMPLES = ("carlini", "adds"), 24, 8
 """The methods whose denoised images are measured for the claims about detail; how many images, and samples of each."""
 
+PAPER_FIGURES = ("pipeline", "runtime", "vote_distribution", "denoised")
+"""The paper's figures in its order, beside its curves of certified accuracy."""
+
 EXPLAINED = "config/README.md explains every key"
 
 
@@ -585,6 +588,16 @@ class Experiment:
             "seed": self.config["seed"],
         }
 
+    def trajectory(self) -> dict[str, Any]:
+        """Return the parameters of the picture of one trajectory: at the middle sigma."""
+        sigma = sorted(self.sigmas, key=float)[len(self.sigmas) // 2]
+        return {
+            "networks": self.networks(),
+            "sigma": float(sigma),
+            "guidance_scale": self.config["guidance_scale"].get(sigma),
+            "seed": self.config["seed"],
+        }
+
     def compares_detail(self) -> bool:
         """Tell whether the two methods run whose denoised images claims compare."""
         return set(DETAILED) <= set(self.methods)
@@ -819,15 +832,17 @@ class Experiment:
         return 1 in votes and max(votes) > 1
 
     def figures(self) -> list[str]:
-        """Return the names of a whole run's figures; partial results are shown in tables only."""
+        """Return the names of a whole run's figures, the paper's first, in its order; partial results have none."""
         if self.partial:
             return []
-        names = ["runtime"]
+        names = ["pipeline"] if "adds" in self.methods else []
         if not self.asks_label:
             names += [f"certified_accuracy_votes{votes}" for votes in self.figure_votes()]
-            names += ["bounds", "samples_needed"]
-            names += ["vote_distribution"] if self.compares_votes() else []
+        names.append("runtime")
+        if not self.asks_label and self.compares_votes():
+            names.append("vote_distribution")
         names += [f"denoised_sigma{sigma}" for sigma in self.sigmas] if self.any_reads("diffusion") else []
+        names += [] if self.asks_label else ["bounds", "samples_needed"]
         names += ["budget"] if any(METHODS[name].guided for name in self.methods) else []
         names += ["samples"] if self.config["figures"]["samples"] and self.any_reads("diffusion") else []
         names += ["loss"] if self.trains else []
@@ -850,6 +865,30 @@ class Experiment:
         figures = self.config["figures"]
         return {**{key: figures[key] for key in ("font_size", "dpi", *keys)}, **content}
 
+    def report(self) -> dict[str, Any]:
+        """Return what the report says at its top, and what it shows in which order, by folder and name."""
+        told, dataset = self.samples(), DATASETS[self.config["dataset"]["name"]].title
+        selection = f"{told['at_most']}{told['n0']:,} selection and " if self.n0 else ""
+        by = "whether its label is certified" if self.asks_label else BOUNDS[self.config["bound"]].title
+        first = ["certified_accuracy", "clean_accuracy"]
+        figures = [("figures", name) for name in self.figures()]
+        curves = [entry for entry in figures if entry[1].startswith("certified_accuracy")]
+        paper = [entry for entry in figures if entry[1].split("_sigma")[0] in PAPER_FIGURES]
+        tables = [("tables", name) for name in self.tables() if name not in (*first, "claims")]
+        parts = {
+            "The paper's figures": paper,
+            "Claims": [("tables", "claims")] if "claims" in self.tables() else [],
+            "More tables": tables,
+            "More figures": [entry for entry in figures if entry not in (*paper, *curves)],
+        }
+        return {
+            "title": f"Adaptive Diffusion Denoised Smoothing on {dataset}",
+            "facts": f"Experiment {self.name}: {self.images} images, sigma {', '.join(self.sigmas)}, {selection}"
+            f"{told['at_most']}{told['n']:,} estimation samples of each, alpha = {told['alpha']:g}. Accuracies are by {by}.",
+            "first": [*(("tables", name) for name in first), *curves],
+            "parts": {name: shown for name, shown in parts.items() if shown},
+        }
+
     def samples(self) -> dict[str, Any]:
         """Return the numbers of samples and the level, as captions tell them."""
         sampling = self.config["sampling"]
@@ -868,8 +907,8 @@ class Experiment:
     def targets(self) -> list[str]:
         """Return everything that a run is to leave, below the results."""
         names = ["plan.json", "certificates.csv", "provenance.json", "summary.txt"]
-        names += [f"figures/{name}.{suffix}" for name in self.figures() for suffix in ("pdf", "png", "csv")]
-        names += [f"tables/{name}.{suffix}" for name in self.tables() for suffix in ("csv", "md", "tex")]
+        names += [f"figures/{name}.{suffix}" for name in self.figures() for suffix in ("pdf", "png", "csv", "html")]
+        names += [f"tables/{name}.{suffix}" for name in self.tables() for suffix in ("csv", "md", "tex", "html")]
         # Snakemake makes what is missing only where it is asked for.
         return names + ([] if self.partial else [self.identity_file(setting) for setting in self.settings()])
 

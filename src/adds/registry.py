@@ -54,6 +54,7 @@ class Method:
     title: str
     counts: str
     colour: str
+    marker: str
     dashes: tuple[float, ...] = ()
     origin: Origin = "paper"
     takes_votes: bool = False
@@ -120,6 +121,7 @@ METHODS = _by_name(
         "RS, clean classifier",
         counts="8188bfe3c4e528bd",
         colour="#7f7f7f",
+        marker="x",
         dashes=(1, 1),
         origin="yardstick",
         networks=("classifier",),
@@ -129,7 +131,8 @@ METHODS = _by_name(
         "Carlini et al.",
         counts="41a0c0e176470df5",
         colour="#000000",
-        dashes=(4, 1.5),
+        marker="s",
+        dashes=(3, 1.2),
         options={"start": ("exact", "grid"), "noise": ("sigma", "timestep")},
     ),
     Method(
@@ -137,7 +140,8 @@ METHODS = _by_name(
         "DensePure",
         counts="f1ba5e04588c93de",
         colour="#0072B2",
-        dashes=(6, 1.5, 1, 1.5),
+        marker="^",
+        dashes=(3, 1, 1, 1),
         takes_votes=True,
         options={"start": ("grid", "exact"), "noise": ("sigma", "timestep")},
     ),
@@ -146,6 +150,7 @@ METHODS = _by_name(
         "ADDS",
         counts="027bd9dc357d09b2",
         colour="#D55E00",
+        marker="o",
         takes_votes=True,
         guided=True,
         sees_image=True,
@@ -155,7 +160,8 @@ METHODS = _by_name(
         "ADDS w/o unguided denoising",
         counts="ce0d33a4d07ccbd1",
         colour="#009E73",
-        dashes=(2.5, 1),
+        marker="D",
+        dashes=(1, 0.8),
         guided=True,
         sees_image=True,
         contained_in="adds",
@@ -165,6 +171,7 @@ METHODS = _by_name(
         "RS, trained on noise",
         counts="c891da7d075b4ed4",
         colour="#7f7f7f",
+        marker="X",
         origin="yardstick",
         networks=("noised",),
         is_reader=True,
@@ -174,6 +181,7 @@ METHODS = _by_name(
         "Carlini et al., trained on denoised",
         counts="e83ec3a086808453",
         colour="#000000",
+        marker="P",
         origin="yardstick",
         networks=("diffusion", "denoised"),
         is_reader=True,
@@ -183,6 +191,7 @@ METHODS = _by_name(
         "Bayes' rule",
         counts="141dfea7e86369ed",
         colour="#E69F00",
+        marker="v",
         dashes=(1, 1),
         origin="yardstick",
         networks=("kernel",),
@@ -193,6 +202,7 @@ METHODS = _by_name(
         "Bayes' rule for the radius",
         counts="0081ce32674dbc07",
         colour="#E69F00",
+        marker="<",
         origin="ours",
         networks=("radius_kernel",),
         is_reader=True,
@@ -202,6 +212,7 @@ METHODS = _by_name(
         "ADDS",
         counts="c78a326728bf4555",
         colour="#CC79A7",
+        marker="h",
         origin="ours",
         takes_votes=True,
         votes_are="guided votes",
@@ -214,6 +225,7 @@ METHODS = _by_name(
         "Consensus",
         counts="798e7a7e20a25a94",
         colour="#56B4E9",
+        marker="*",
         origin="ours",
         networks=(),
         options={"bridges": ("3", "1", "5", "9")},
@@ -253,8 +265,8 @@ CLASSIFIERS = _by_name(
 )
 
 BOUNDS = _by_name(
-    Bound("cohen", "the paper's", radii="432b01995b92613d"),
-    Bound("pair", "ours", radii="cab3e24e54936bd6"),
+    Bound("cohen", "the paper's bound", radii="432b01995b92613d"),
+    Bound("pair", "our bound", radii="cab3e24e54936bd6"),
 )
 
 LABEL = "label"

@@ -1,15 +1,68 @@
-# The paper's figures, and one that it lacks: how the privacy budget is spent.
+# The paper's figures, and what it lacks: how the privacy budget is spent, what another bound gives, what the model makes.
+
+
+rule follow_trajectory:
+    input:
+        images="<images>/images.csv",
+        pixels="<images>/images.npy",
+        classes=EXPERIMENT.config["dataset"]["classes"] or [],
+        diffusion="<diffusion>/weights",
+        classifier="<classifier>/weights",
+    output:
+        "<results>/trajectory.npz",
+    log:
+        "<logs>/follow_trajectory.log",
+    benchmark:
+        "<benchmarks>/follow_trajectory.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    threads: 1
+    resources:
+        gpu=NEEDS["gpu"],
+        mem_mb=NEEDS["mem_mb"],
+        runtime=60,
+    params:
+        trajectory=EXPERIMENT.trajectory(),
+        machine=machine_of,
+    script:
+        "../../scripts/follow_trajectory.py"
+
+
+rule pipeline_figure:
+    input:
+        "<results>/trajectory.npz",
+    output:
+        multiext("<results>/figures/pipeline", ".pdf", ".png", ".csv"),
+        html=report(
+            "<results>/figures/pipeline.html",
+            category="Figures of the paper",
+            labels={"figure": "pipeline"},
+        ),
+    log:
+        "<logs>/figures/pipeline.log",
+    benchmark:
+        "<benchmarks>/figures/pipeline.tsv"
+    conda:
+        "../../envs/adds.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        figure=EXPERIMENT.figure(),
+    script:
+        "../../scripts/pipeline_figure.py"
 
 
 rule certified_accuracy_figure:
     input:
         "<results>/certificates.parquet",
     output:
-        multiext("<results>/figures/certified_accuracy_votes{votes}", ".pdf", ".csv"),
-        png=report(
-            "<results>/figures/certified_accuracy_votes{votes}.png",
-            caption="../report/certified_accuracy_figure.rst",
-            category="Figures",
+        multiext(
+            "<results>/figures/certified_accuracy_votes{votes}", ".pdf", ".png", ".csv"
+        ),
+        html=report(
+            "<results>/figures/certified_accuracy_votes{votes}.html",
+            category="Figures of the paper",
             labels={"figure": "certified accuracy, {votes} vote(s)"},
         ),
     log:
@@ -33,11 +86,10 @@ rule bounds_figure:
     input:
         "<results>/certificates.parquet",
     output:
-        multiext("<results>/figures/bounds", ".pdf", ".csv"),
-        png=report(
-            "<results>/figures/bounds.png",
-            caption="../report/bounds_figure.rst",
-            category="Figures",
+        multiext("<results>/figures/bounds", ".pdf", ".png", ".csv"),
+        html=report(
+            "<results>/figures/bounds.html",
+            category="Other figures",
             labels={"figure": "two bounds"},
         ),
     log:
@@ -57,13 +109,13 @@ rule bounds_figure:
 
 rule runtime_figure:
     input:
-        "<results>/certificates.parquet",
+        certificates="<results>/certificates.parquet",
+        images="<results>/images.csv",
     output:
-        multiext("<results>/figures/runtime", ".pdf", ".csv"),
-        png=report(
-            "<results>/figures/runtime.png",
-            caption="../report/runtime.rst",
-            category="Figures",
+        multiext("<results>/figures/runtime", ".pdf", ".png", ".csv"),
+        html=report(
+            "<results>/figures/runtime.html",
+            category="Figures of the paper",
             labels={"figure": "runtime"},
         ),
     log:
@@ -77,7 +129,8 @@ rule runtime_figure:
         runtime=30,
     params:
         figure=EXPERIMENT.figure(
-            bound=EXPERIMENT.config["bound"], **EXPERIMENT.samples()
+            bound=EXPERIMENT.config["bound"],
+            images_per_job=EXPERIMENT.config["images_per_job"],
         ),
     script:
         "../../scripts/runtime_figure.py"
@@ -90,11 +143,10 @@ rule vote_distribution_figure:
         images="<results>/images.csv",
         classes=EXPERIMENT.config["dataset"]["classes"] or [],
     output:
-        multiext("<results>/figures/vote_distribution", ".pdf", ".csv"),
-        png=report(
-            "<results>/figures/vote_distribution.png",
-            caption="../report/vote_distribution.rst",
-            category="Figures",
+        multiext("<results>/figures/vote_distribution", ".pdf", ".png", ".csv"),
+        html=report(
+            "<results>/figures/vote_distribution.html",
+            category="Figures of the paper",
             labels={"figure": "vote distribution"},
         ),
     log:
@@ -109,8 +161,10 @@ rule vote_distribution_figure:
     params:
         figure=lambda wildcards: EXPERIMENT.figure(
             "vote_distribution_images",
+            "vote_distribution_stage",
             bound=EXPERIMENT.config["bound"],
             votes=max(EXPERIMENT.methods["adds"]["votes"]),
+            **EXPERIMENT.samples(),
         ),
     script:
         "../../scripts/vote_distribution_figure.py"
@@ -147,11 +201,10 @@ rule denoised_figure:
     input:
         "<results>/denoised/sigma{sigma}.npz",
     output:
-        multiext("<results>/figures/denoised_sigma{sigma}", ".pdf", ".csv"),
-        png=report(
-            "<results>/figures/denoised_sigma{sigma}.png",
-            caption="../report/denoised.rst",
-            category="Figures",
+        multiext("<results>/figures/denoised_sigma{sigma}", ".pdf", ".png", ".csv"),
+        html=report(
+            "<results>/figures/denoised_sigma{sigma}.html",
+            category="Figures of the paper",
             labels={"figure": "denoised images, sigma {sigma}"},
         ),
     log:
@@ -199,11 +252,10 @@ rule budget_figure:
     input:
         "<results>/budget.csv",
     output:
-        multiext("<results>/figures/budget", ".pdf", ".csv"),
-        png=report(
-            "<results>/figures/budget.png",
-            caption="../report/budget.rst",
-            category="Figures",
+        multiext("<results>/figures/budget", ".pdf", ".png", ".csv"),
+        html=report(
+            "<results>/figures/budget.html",
+            category="Other figures",
             labels={"figure": "privacy budget"},
         ),
     log:
@@ -246,14 +298,14 @@ rule draw_samples:
 
 rule samples_figure:
     input:
-        "<results>/samples.npy",
+        made="<results>/samples.npy",
+        real="<images>/images.npy",
     output:
-        multiext("<results>/figures/samples", ".pdf", ".csv"),
-        png=report(
-            "<results>/figures/samples.png",
-            caption="../report/samples.rst",
+        multiext("<results>/figures/samples", ".pdf", ".png", ".csv"),
+        html=report(
+            "<results>/figures/samples.html",
             category="Models",
-            labels={"what": "samples of the diffusion model"},
+            labels={"figure": "samples of the diffusion model"},
         ),
     log:
         "<logs>/figures/samples.log",
@@ -275,12 +327,11 @@ rule loss_figure:
         diffusion="<diffusion>/loss.csv",
         classifier="<classifier>/loss.csv",
     output:
-        multiext("<results>/figures/loss", ".pdf", ".csv"),
-        png=report(
-            "<results>/figures/loss.png",
-            caption="../report/loss.rst",
+        multiext("<results>/figures/loss", ".pdf", ".png", ".csv"),
+        html=report(
+            "<results>/figures/loss.html",
             category="Models",
-            labels={"what": "training loss"},
+            labels={"figure": "training loss"},
         ),
     log:
         "<logs>/figures/loss.log",

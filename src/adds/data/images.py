@@ -191,6 +191,12 @@ class Images:
         """Return positions ``first`` to ``end`` - 1."""
         return Images(self.table.iloc[first:end], self.stored[first:end])
 
+    def of_different_classes(self, count: int) -> "Images":
+        """Return so many images in their order: the first of every class, then the second ones, as far as needed."""
+        turn = self.table.groupby("label", dropna=False).cumcount().reset_index(drop=True)
+        chosen = sorted(turn.sort_values(kind="stable").index[:count])
+        return Images(self.table.iloc[chosen], self.stored[chosen])
+
     def __len__(self) -> int:
         return len(self.table)
 

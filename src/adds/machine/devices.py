@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from adds.machine.gpus import take_gpu
@@ -16,7 +17,17 @@ class Device:
     name: str
 
 
-CPU = Device("cpu", f"cpu {platform.machine()}")
+def processor() -> str:
+    """Return the CPU's name, where the system tells it: `platform` knows its architecture only."""
+    try:
+        known = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        known = []
+    named = [line.partition(":")[2].strip() for line in known if line.startswith("model name")]
+    return f"CPU {named[0] if named else platform.processor() or platform.machine()}"
+
+
+CPU = Device("cpu", processor())
 
 
 def resolve(name: str) -> str:

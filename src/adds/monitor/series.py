@@ -24,7 +24,7 @@ from adds.results.claims.measures import Measured, measure
 from adds.results.claims.show import write_claims
 from adds.results.claims.verdict import evaluate
 from adds.results.figures.style import look, save
-from adds.results.series import comparison, draw, markdown, side_by_side
+from adds.results.series import caption, comparison, draw, markdown, side_by_side
 
 KEYS = {"series", "about", "after", "reference", "common", "experiments"}
 
@@ -82,7 +82,7 @@ def compare(series: Mapping[str, Any], results: Mapping[str, Path], claims: Path
     text = markdown(table, series["reference"])
     stem.with_suffix(".md").write_text(text)
     with look({"font_size": 8, "dpi": 200}):
-        save(draw(table), table, stem)
+        save(draw(table), table, stem, caption(table, series["reference"]))
     about = [claim for claim in read_claims(claims) if any(part.table == series["about"] for part in claim.parts)]
     measured = measures_of(results)
     verdicts, contrasts = evaluate(about, Measured(measured), tables={series["about"]: measured})

@@ -1,7 +1,5 @@
 """From certificates to what the paper reports: accuracies, intervals and paired differences."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -42,13 +40,25 @@ def accuracy_table(right: "pd.Series[bool]", certified: pd.DataFrame) -> pd.Data
     return table.rename(columns={"size": "images"}).drop(columns="sum")
 
 
-def accuracy_curve(certified: pd.DataFrame, radii: Sequence[float] | NDArray[np.float64]) -> pd.DataFrame:
-    """Return certified accuracy at each radius for every setting: SETTING, radius, accuracy."""
+def accuracy_steps(certified: pd.DataFrame) -> pd.DataFrame:
+    """Return certified accuracy as the step function that it is: SETTING, radius, certified_accuracy_percent, images.
+
+    A setting has a row for r = 0 and one for every distinct radius at which it loses images. A row's accuracy is that
+    at its radius, and at every radius down to the row before; beyond the last it is 0.
+    """
     rows = []
     for setting, group in certified.groupby(SETTING):
-        radius = group["radius"].where(is_certified(group), -1.0).to_numpy()
-        rows += [(*setting, r, float((radius >= r).mean())) for r in radii]
-    return pd.DataFrame(rows, columns=[*SETTING, "radius", "accuracy"])
+        radii = np.sort(group["radius"][is_certified(group)].to_numpy())
+        steps = np.unique(np.append(radii, 0.0))
+        kept = len(radii) - np.searchsorted(radii, steps, side="left")
+        rows += [(*setting, r, 100 * left / len(group), len(group)) for r, left in zip(steps, kept, strict=True)]
+    return pd.DataFrame(rows, columns=[*SETTING, "radius", "certified_accuracy_percent", "images"])
+
+
+def value_at(steps: pd.DataFrame, radii: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the accuracy of one setting's steps at some radii."""
+    place = np.searchsorted(steps["radius"].to_numpy(), radii, side="left")
+    return np.append(steps["certified_accuracy_percent"].to_numpy(), 0.0)[place]
 
 
 def true_class_shares(counts: pd.DataFrame) -> pd.DataFrame:

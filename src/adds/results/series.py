@@ -86,8 +86,13 @@ def markdown(table: pd.DataFrame, reference: str) -> str:
                 told = " | ".join([*cells, spent_at])
                 lines.append(f"| {title(method, votes)} | {row['experiment']} | {told} |")
         lines.append("")
-    lines.append(f"{table['images'].max()} images. In brackets paired differences to {reference}, with 95% intervals.")
+    lines.append(caption(table, reference))
     return "\n".join(lines) + "\n"
+
+
+def caption(table: pd.DataFrame, reference: str) -> str:
+    """Say what is compared."""
+    return f"{table['images'].max()} images. In brackets paired differences to {reference}, with 95% intervals."
 
 
 def _cell(row: "pd.Series[float]", measure: str, digits: int) -> str:

@@ -1,6 +1,7 @@
-"""A few samples, looked at closely: denoised images, how sharp and how true they are, and the privacy budget."""
+"""A few samples, looked at closely: denoised images, how sharp and true they are, a whole trajectory, the budget."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from adds.data.images import Picture
+from adds.diffusion.denoiser import Denoiser, Prediction
 from adds.diffusion.noise import Noise
+from adds.diffusion.schedule import Grid
 from adds.methods.adds import GuidedStep, guide
 from adds.methods.base import Query, purify
 from adds.methods.privacy import squared_budget
@@ -61,7 +64,7 @@ def denoised_pictures(
         subject = Subject(image, sample, _noise(pipeline, picture, sigma, seed))
         columns = [
             ("original", image[None] * 2 - 1),
-            ("noised", release(schedule, subject, sigma).y.cpu()),
+            ("noised (RS)", release(schedule, subject, sigma).y.cpu()),
         ]
         shown_by = _shown(pipeline, methods, subject, sigma, guidance_scale)
         columns += [(title(name, 1), shown) for name, shown in shown_by]
@@ -155,3 +158,46 @@ def budget_by_step(
     subject = Subject(torch.as_tensor(picture.pixels), torch.arange(trajectories), noise)
     guide(pipeline, Query(sigma, guidance_scale=guidance_scale), subject, observe)
     return pd.DataFrame(rows)
+
+
+class _Watched(Denoiser):
+    """A denoiser that remembers, by steps, the states that it was shown and the x0 that it predicted."""
+
+    def __init__(self, denoiser: Denoiser) -> None:
+        vars(self).update(vars(denoiser))
+        self.seen: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def predict(self, x_t: Tensor, grid: Grid, step: int) -> Prediction:
+        prediction = super().predict(x_t, grid, step)
+        self.seen[step] = x_t, prediction.x0
+        return prediction
+
+
+def trajectory(
+    pipeline: Pipeline, picture: Picture, *, sigma: float, guidance_scale: float, seed: int
+) -> tuple[NDArray[np.float32], pd.DataFrame]:
+    """Return one trajectory of ADDS with one vote: pictures [steps, 3, C, H, W] in [0, 1], and a row for every step.
+
+    The pictures of a step are its state x_t, the predicted x0, and the x0 that guiding made of it, NaN where the budget
+    was spent before. A row has the timestep, whether it was guided, and the mean share of the budget spent after it.
+    The last predicted x0 is what the classifier sees; it is selection sample 0 of the image.
+    """
+    denoiser = _Watched(pipeline.denoiser)
+    query = Query(sigma, guidance_scale=guidance_scale)
+    subject = Subject(
+        torch.as_tensor(picture.pixels), torch.zeros(1, dtype=torch.long), _noise(pipeline, picture, sigma, seed)
+    )
+    guided: dict[int, GuidedStep] = {}
+    guide(pipeline, query, subject, lambda step: guided.update({step.step: step}))
+    purify("adds", replace(pipeline, denoiser=denoiser), query, subject)
+    image, spent = subject.image * 2 - 1, 0.0
+    pictures, rows = [], []
+    for step in sorted(denoiser.seen, reverse=True):
+        x_t, x0 = (tensor[0].cpu() for tensor in denoiser.seen[step])
+        pulled = torch.full_like(x0, torch.nan)
+        if step in guided:
+            pulled = x0 + guided[step].scale[0].cpu() * (image - x0)
+            spent = float(guided[step].spent[0].mean()) / squared_budget(sigma)
+        rows.append({"timestep": pipeline.grid.timesteps[step], "guided": step in guided, "spent_percent": 100 * spent})
+        pictures.append(((torch.stack([x_t, x0, pulled]) + 1) / 2).numpy())
+    return np.stack(pictures).astype(np.float32), pd.DataFrame(rows)

@@ -4,10 +4,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from adds.results.figures.style import TEXT_WIDTH
-
-_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
-_MARKERS = "osD^vP"
+from adds.results.figures.style import MARKERS, PALETTE, TEXT_WIDTH
 
 
 def draw(table: pd.DataFrame) -> Figure:
@@ -19,8 +16,8 @@ def draw(table: pd.DataFrame) -> Figure:
     figure, (spent, scale) = plt.subplots(1, 2, figsize=(TEXT_WIDTH, 2.5))
     for number, (sigma, rows) in enumerate(table.groupby("sigma")):
         look = {
-            "color": _COLOURS[number % len(_COLOURS)],
-            "marker": _MARKERS[number % len(_MARKERS)],
+            "color": PALETTE[number % len(PALETTE)],
+            "marker": MARKERS[number % len(MARKERS)],
         }
         name = f"$\\sigma$ = {sigma:g}"
         spent.plot(rows["timestep"], 100 * rows["spent_mean"], **look, markersize=3.5, label=name)
@@ -42,3 +39,13 @@ def draw(table: pd.DataFrame) -> Figure:
     scale.set_ylim(bottom=0)
     spent.legend()
     return figure
+
+
+def caption() -> str:
+    """Say what is drawn."""
+    return (
+        "How ADDS spends its privacy budget mu^2 = 1 / (2 sigma)^2 along the chain, which starts from pure noise at "
+        "the left. Left: share of the budget that a coordinate has spent (mean; the band spans all coordinates of all "
+        "trajectories). It never exceeds 100%, and that is what the certificate rests on. Right: the guidance scale "
+        "that was used; it drops where a coordinate can't pay for the whole scale any more."
+    )

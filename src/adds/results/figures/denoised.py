@@ -3,37 +3,56 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from adds.results.figures.style import TEXT_WIDTH
+from adds.results.figures.style import TEXT_WIDTH, shorten
+
+WRONG = "#c00000"
 
 
-def draw(pictures: NDArray[np.float32], names: list[str], table: pd.DataFrame) -> Figure:
+def show(axis: Axes, picture: NDArray[np.float32]) -> None:
+    """Draw a picture [C, H, W] in [0, 1] without axes."""
+    pixels = np.clip(picture, 0, 1).transpose(1, 2, 0).squeeze()
+    axis.imshow(pixels, vmin=0, vmax=1, cmap="gray", interpolation="nearest")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+
+
+def draw(pictures: NDArray[np.float32], table: pd.DataFrame, sigma: float) -> Figure:
     """Draw pictures [images, columns, C, H, W] in [0, 1], with the predicted class under each.
 
-    ``table`` has a row per image and column: number, column, caption, right (empty for the first two columns).
+    ``table`` has a row per image and column: number, name, caption, and whether the prediction is right.
     """
     rows, columns = pictures.shape[:2]
     size = TEXT_WIDTH / columns
-    figure, axes = plt.subplots(rows, columns, figsize=(TEXT_WIDTH, rows * size * 1.13 + 0.3), squeeze=False)
-    for row in range(rows):
-        for column in range(columns):
-            axis = axes[row, column]
-            picture = np.clip(pictures[row, column], 0, 1).transpose(1, 2, 0)
-            axis.imshow(picture.squeeze(), vmin=0, vmax=1, cmap="gray", interpolation="nearest")
-            axis.set_xticks([])
-            axis.set_yticks([])
-            for spine in axis.spines.values():
-                spine.set_visible(False)
-            if row == 0:
-                axis.set_title(names[column].replace(", ", ",\n").replace(" w/o ", "\nw/o "), fontsize="small")
-            cell = table[(table["row"] == row) & (table["column"] == column)].iloc[0]
-            wrong = cell["right"] == "no"
-            axis.set_xlabel(
-                str(cell["caption"])[:20],
-                fontsize="small",
-                color="#d40000" if wrong else "black",
-                labelpad=2,
-            )
+    figure, axes = plt.subplots(rows, columns, figsize=(TEXT_WIDTH, rows * size * 1.16 + 0.55), squeeze=False)
+    letters = int(11 * size)
+    for cell in table.itertuples():
+        axis = axes[cell.row, cell.column]
+        show(axis, pictures[cell.row, cell.column])
+        if cell.row == 0:
+            name = cell.name.replace(", ", ",\n").replace(" w/o ", "\nw/o ").replace(" (", "\n(")
+            axis.set_title(name, fontsize="small")
+        if cell.column == 0:
+            axis.set_ylabel(f"image {cell.number}", fontsize="small")
+        wrong = cell.right == "no"
+        text = shorten(cell.caption, letters - 2 * wrong)
+        look = {"color": WRONG, "fontweight": "bold"} if wrong else {}
+        axis.set_xlabel(f"✗ {text}" if wrong else text, fontsize="small", labelpad=2, **look)
+    figure.suptitle(f"$\\sigma$ = {sigma:g}", fontsize="medium")
     return figure
+
+
+def caption(table: pd.DataFrame, sigma: float) -> str:
+    """Say what is drawn."""
+    wrong = int((table["right"] == "no").sum())
+    return (
+        f"What the classifier sees at sigma {sigma:g}: the original, the noised input that RS classifies, and one "
+        f"sample of each method for the same image, with the predicted class underneath; ✗ marks the {wrong} that are "
+        "wrong. Each is sample 0 of its image; methods share their random numbers, so differences are the methods' "
+        "own."
+    )

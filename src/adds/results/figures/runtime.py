@@ -1,51 +1,84 @@
-"""Time to certify one image, per method and sigma."""
+"""What it takes to certify one image, per method and sigma: network evaluations, and seconds on this machine."""
+
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from adds.registry import in_order, title
-from adds.results.figures.style import TEXT_WIDTH, line
+from adds.registry import Variant, in_order, title
+from adds.results.figures.style import MARKERS, PALETTE, TEXT_WIDTH, shorten
 from adds.sampling.job import SETTING
 
+SAMPLES = 10_000
+"""The paper's number of certification samples, to which seconds are scaled."""
 
-def times(certified: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, least and most seconds per image, and evaluations per sample, for every setting."""
-    grouped = certified.groupby(SETTING)
-    table = grouped["seconds"].agg(["mean", "min", "max"]).reset_index()
-    totals = grouped[["evaluations", "n0", "n"]].sum()
-    table["evaluations_per_sample"] = (totals["evaluations"] / (totals["n0"] + totals["n"])).to_numpy()
-    table["samples_per_image"] = ((totals["n0"] + totals["n"]) / grouped.size()).to_numpy()
-    return table
+
+def warmed_up(numbers: Sequence[int], images_per_job: int) -> list[int]:
+    """Return the images whose time is typical: without the first of each job, which waits for everything to warm up.
+
+    Where a job has one image only, all of them are.
+    """
+    return [number for place, number in enumerate(numbers) if images_per_job == 1 or place % images_per_job]
+
+
+def times(certified: pd.DataFrame, numbers: Sequence[int], images_per_job: int) -> pd.DataFrame:
+    """Return per setting: evaluations per sample, and quartiles of the seconds that 10,000 samples of an image take.
+
+    ``numbers`` are the images in their list's order, of which every job takes ``images_per_job``.
+    """
+    samples = certified["n0"] + certified["n"]
+    totals = certified.assign(samples=samples).groupby(SETTING)[["evaluations", "samples"]].sum()
+    timed = certified[certified["number"].isin(warmed_up(numbers, images_per_job))]
+    timed = certified if timed.empty else timed
+    scaled = timed.assign(seconds=timed["seconds"] / samples.loc[timed.index] * SAMPLES).groupby(SETTING)["seconds"]
+    table = pd.DataFrame({"evaluations_per_sample": totals["evaluations"] / totals["samples"]})
+    for name, share in (("low", 0.25), ("median", 0.5), ("high", 0.75)):
+        table[f"seconds_per_10000_samples_{name}"] = scaled.quantile(share)
+    table["images_timed"] = scaled.size()
+    return table.reset_index().assign(device=", ".join(sorted(set(certified["device"]))))
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    """Draw the times of `times` as grouped bars on a logarithmic scale."""
+    """Draw a row per variant and a point per sigma: evaluations at the left, seconds at the right."""
     sigmas = sorted(table["sigma"].unique())
     variants = in_order(zip(table["method"], table["votes"], strict=True))
-    figure, axis = plt.subplots(figsize=(TEXT_WIDTH, 3.0))
-    width = 0.85 / len(variants)
-    for position, (method, votes) in enumerate(variants):
-        rows = table[(table["method"] == method) & (table["votes"] == votes)].set_index("sigma").loc[sigmas]
-        look = line(method, votes)
-        mean = rows["mean"].to_numpy()
-        axis.bar(
-            np.arange(len(sigmas)) + (position - (len(variants) - 1) / 2) * width,
-            mean,
-            width=0.92 * width,
-            yerr=[mean - rows["min"].to_numpy(), rows["max"].to_numpy() - mean],
-            error_kw={"linewidth": 0.6, "ecolor": "#444444"},
-            color=look.colour,
-            hatch=look.hatch,
-            edgecolor="white",
-            linewidth=0,
-            label=title(method, votes),
-        )
-    axis.set_yscale("log")
-    axis.set_xticks(range(len(sigmas)), [f"$\\sigma$ = {sigma:g}" for sigma in sigmas])
-    axis.tick_params(axis="x", length=0)
-    samples = round(float(table["samples_per_image"].mean()))
-    axis.set_ylabel(f"Seconds per image\n({samples:,} samples)")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(TEXT_WIDTH, 0.9 + 0.235 * len(variants)), sharey=True, width_ratios=(1.25, 1)
+    )
+    rows = {variant: place for place, variant in enumerate(variants)}
+    for place, sigma in enumerate(sigmas):
+        part = table[table["sigma"] == sigma]
+        shift = 0.2 * (place - (len(sigmas) - 1) / 2)
+        height = [rows[Variant(*key)] + shift for key in zip(part["method"], part["votes"], strict=True)]
+        colour, marker = PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]
+        left.plot(part["evaluations_per_sample"], height, marker, color=colour, markersize=4)
+        seconds = {end: part[f"seconds_per_10000_samples_{end}"] for end in ("low", "median", "high")}
+        right.hlines(height, seconds["low"], seconds["high"], color=colour, linewidth=1.2)
+        name = f"$\\sigma$ = {sigma:g}"
+        right.plot(seconds["median"], height, marker, color=colour, markersize=4, label=name)
+    left.set_yticks(range(len(variants)), [title(*variant) for variant in variants])
+    left.invert_yaxis()
+    left.set_xlim(left=-0.02 * max(1.0, float(table["evaluations_per_sample"].max())))
+    left.set_xlabel("Evaluations of the diffusion model per sample")
+    right.set_xscale("log")
+    right.set_xlabel(f"Seconds per image, 10,000 samples\non {shorten(table['device'].iloc[0], 44)}")
+    for axis in (left, right):
+        axis.tick_params(axis="y", length=0)
+        axis.grid(color="0.9", linewidth=0.5)
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=len(sigmas))
     return figure
+
+
+def caption(table: pd.DataFrame) -> str:
+    """Say what is drawn."""
+    least, most = table["images_timed"].min(), table["images_timed"].max()
+    timed = f"{most}" if least == most else f"{least} to {most}"
+    return (
+        "What a sample costs. Left: evaluations of the diffusion model per sample, which don't depend on the machine; "
+        "a method without a diffusion model has 0. Right: seconds that one image takes, scaled to the paper's 10,000 "
+        f"samples: median of {timed} images with quartiles, on {table['device'].iloc[0]}, without the first image of "
+        "each job where it has several. Other work on the machine shows on the right and not on the left. Methods that "
+        "are contained in another (one vote in five, ADDS without unguided denoising in ADDS) are drawn once; their "
+        "time is that of their own part."
+    )
