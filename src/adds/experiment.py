@@ -884,7 +884,8 @@ class Experiment:
         return {
             "title": f"Adaptive Diffusion Denoised Smoothing on {dataset}",
             "facts": f"Experiment {self.name}: {self.images} images, sigma {', '.join(self.sigmas)}, {selection}"
-            f"{told['at_most']}{told['n']:,} estimation samples of each, alpha = {told['alpha']:g}. Accuracies are by {by}.",
+            f"{told['at_most']}{told['n']:,} estimation samples of each, alpha = {told['alpha']:g}. Accuracies are by "
+            f"{by}.",
             "first": [*(("tables", name) for name in first), *curves],
             "parts": {name: shown for name, shown in parts.items() if shown},
         }

@@ -31,14 +31,14 @@ NAMES = {
 """Headings; what follows a name in a file's (votes, a sigma) follows in the heading."""
 
 HOW_TO_READ = (
-    "Sigma and every radius are l2 sizes in [0, 1] pixel units. A method classifies many noisy samples of an image. The "
-    "class that leads among the selection samples is its prediction; the estimation samples bound how far it leads. "
-    "Certified at radius r: with probability 1 - alpha over the samples, the smoothed classifier's class is this one for "
-    "every change of the image smaller than r; at r = 0 it says no more than that the class leads. Where that can't be "
-    "shown the method abstains. Certified accuracy counts images that are certified and right, clean accuracy those that "
-    "are right, certified or not. RS is randomized smoothing without a denoiser; a vote is one of several denoisings of a "
-    "sample, of which the majority counts; ADDS without unguided denoising classifies one prediction where its budget is "
-    "spent."
+    "Sigma and every radius are l2 sizes in [0, 1] pixel units. A method classifies many noisy samples of an image. "
+    "The class that leads among the selection samples is its prediction; the estimation samples bound how far it "
+    "leads. Certified at radius r: with probability 1 - alpha over the samples, the smoothed classifier's class is "
+    "this one for every change of the image smaller than r; at r = 0 it says no more than that the class leads. Where "
+    "that can't be shown the method abstains. Certified accuracy counts images that are certified and right, clean "
+    "accuracy those that are right, certified or not. RS is randomized smoothing without a denoiser; a vote is one of "
+    "several denoisings of a sample, of which the majority counts; ADDS without unguided denoising classifies one "
+    "prediction where its budget is spent."
 )
 
 
@@ -119,9 +119,10 @@ def report(
         '<a href="explorer.html">Explore the images one by one</a> · <a href="certificates.csv">every certificate</a>'
     )
     shown = "".join(_shown(results, *entry) for entry in first)
+    decided = "" if claims is None else verdicts(claims)
     body = [
         f"{STYLE}<h1>{escape(title)}</h1><p>{escape(facts)}</p><nav>{nav}</nav>",
-        f'<section id="Result"><h2>Result</h2>{"" if claims is None else verdicts(claims)}<p>{links}</p>{shown}</section>',
+        f'<section id="Result"><h2>Result</h2>{decided}<p>{links}</p>{shown}</section>',
         f'<section id="What was run"><h2>What was run</h2>{made_by(provenance, config)}</section>',
         f'<section id="How to read it"><h2>How to read it</h2><p class="note">{escape(HOW_TO_READ)}</p></section>',
     ]

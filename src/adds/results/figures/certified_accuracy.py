@@ -16,6 +16,10 @@ MARKERS = 6
 """How many markers stand along a panel's width: lines that overlap are told apart by them, in grey print too."""
 
 
+MARGIN = 1.1
+"""How far axes go beyond the largest radius: at the end there is room for the bar of the interval."""
+
+
 def curves(certified: pd.DataFrame, votes: int) -> pd.DataFrame:
     """Return the curves of the voting methods at ``votes``, and of all methods that don't vote."""
     chosen = certified[(certified["votes"] == votes) | ~certified["method"].map(lambda name: METHODS[name].takes_votes)]
@@ -27,7 +31,7 @@ def panels(sigmas: list[float], reach: float) -> tuple[Figure, NDArray[np.object
     width = TEXT_WIDTH if len(sigmas) > 1 else 0.62 * TEXT_WIDTH
     figure, axes = plt.subplots(1, len(sigmas), figsize=(width, 2.9), sharex=True, sharey=True, squeeze=False)
     for axis, sigma in zip(axes[0], sigmas, strict=True):
-        axis.set_xlim(0, 1.04 * reach if reach > 0 else 1.0)
+        axis.set_xlim(0, MARGIN * reach if reach > 0 else 1.0)
         axis.set_ylim(0, 103)
         axis.set_title(f"$\\sigma$ = {sigma:g}")
         axis.set_xlabel("$\\ell_2$ radius")
@@ -73,7 +77,7 @@ def handle(look: Line, name: str) -> Line2D:
 def show_interval(axis: Axes, images: int) -> None:
     """Draw how wide the 95% interval of a curve is where it is widest, at one half."""
     low, high = (100 * end for end in interval(images // 2, images))
-    place = 0.96 * axis.get_xlim()[1]
+    place = 0.97 * axis.get_xlim()[1]
     axis.plot([place, place], [low, high], marker="_", color="0.5", linewidth=0.9, markersize=5)
     axis.text(0.98 * place, high, "95% interval\nof one curve", color="0.4", fontsize="x-small", va="top", ha="right")
 
@@ -84,12 +88,12 @@ def draw(table: pd.DataFrame) -> Figure:
     variants = in_order(zip(table["method"], table["votes"], strict=True))
     reach = float(table["radius"].max())
     figure, axes = panels(sigmas, reach)
-    grid = np.arange(MARKERS) / MARKERS * 1.04 * reach
+    width = MARGIN * reach / MARKERS
     for axis, sigma in zip(axes, sigmas, strict=True):
         panel = table[table["sigma"] == sigma]
         for place, (method, votes) in enumerate(variants):
             curve = panel[(panel["method"] == method) & (panel["votes"] == votes)]
-            shifted = grid + (place + 0.5) / len(variants) * 1.04 * reach / MARKERS
+            shifted = width * (np.arange(MARKERS) + (place + 0.5) / len(variants))
             if len(curve):
                 draw_steps(axis, curve, line(method, votes), shifted)
     show_interval(axes[-1], int(table["images"].max()))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from adds.registry import Variant, in_order, title
 from adds.results.figures.style import MARKERS, PALETTE, TEXT_WIDTH, shorten
@@ -62,6 +63,9 @@ def draw(table: pd.DataFrame) -> Figure:
     left.set_xlim(left=-0.02 * max(1.0, float(table["evaluations_per_sample"].max())))
     left.set_xlabel("Evaluations of the diffusion model per sample")
     right.set_xscale("log")
+    right.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    right.xaxis.set_major_formatter("{x:g}")
+    right.xaxis.set_minor_formatter(NullFormatter())
     right.set_xlabel(f"Seconds per image, 10,000 samples\non {shorten(table['device'].iloc[0], 44)}")
     for axis in (left, right):
         axis.tick_params(axis="y", length=0)

@@ -50,7 +50,7 @@ def chosen_panels(certified: pd.DataFrame, many: int, images: int | list[int]) -
             raise ValueError(
                 f"figures.vote_distribution_images lists {missing[0]}: no image of this run has that number"
             )
-        found["order"] = found["number"].map(images.index)
+        found = found[found["number"].isin(images)].assign(order=lambda rows: rows["number"].map(images.index))
         return found.sort_values(["order", "sigma"])[["number", "sigma", "changed"]]
     some = found[found["changed"]]
     if some.empty:
@@ -116,7 +116,7 @@ def _panel(axis: Axes, panel: pd.DataFrame, votes: list[int]) -> None:
         grid,
         ax=axis,
         vmin=0,
-        vmax=130,  # the darkest cell stays light enough for black print
+        vmax=150,  # the darkest cell stays light enough for black print
         cmap="Blues",
         cbar=False,
         annot=True,
@@ -173,19 +173,20 @@ def caption(table: pd.DataFrame, *, stage: Stage, needed: float | None = None) -
     many, sizes = table["votes"].max(), table["samples"]
     samples = f"{sizes.min():,}" if sizes.min() == sizes.max() else f"{sizes.min():,} to {sizes.max():,}"
     of_samples = f" (it needs {needed:.1f}% of the estimation samples)" if needed else ""
-    if not changed:
-        found = (
-            f"Voting changed neither correctness nor certification of any panel here: of {images} images, those are "
-            "shown that were asked for, or whose radius moved most."
-        )
-    else:
+    true = table[table["is_true"]].groupby("votes")["share_percent"].mean()
+    moved = f"; its share goes from {true[1]:.0f}% to {true[many]:.0f}% in the mean" if len(true) else ""
+    if changed:
         found = (
             f"{changed} of these {len(panels)} panels ({images} images) are cases in which {many} votes instead of one "
             "change whether ADDS is right or certified; how often that happens is for the tables to say."
         )
+    else:
+        found = (
+            f"{many} votes instead of one change neither correctness nor certification in any panel here: they are "
+            f"those of the {images} images that were asked for, or those whose radius moved most."
+        )
     return (
         f"How voting moves ADDS's class counts: percent of {samples} {stage} samples that fell on a class, at one vote "
         f"and at {many}. {found} A box marks the class with most of these samples, solid where it is certified, dashed "
-        f"where ADDS abstains{of_samples}. The true class is bold and red. Voting concentrates samples on the leading "
-        "class, for better and for worse."
+        f"where ADDS abstains{of_samples}. The true class is bold and red{moved}."
     )
