@@ -93,7 +93,7 @@ def draw(table: pd.DataFrame) -> Figure:
         panel = table[table["sigma"] == sigma]
         for place, (method, votes) in enumerate(variants):
             curve = panel[(panel["method"] == method) & (panel["votes"] == votes)]
-            shifted = width * (np.arange(MARKERS) + (place + 0.5) / len(variants))
+            shifted = width * (np.arange(MARKERS, dtype=np.float64) + (place + 0.5) / len(variants))
             if len(curve):
                 draw_steps(axis, curve, line(method, votes), shifted)
     show_interval(axes[-1], int(table["images"].max()))
