@@ -146,6 +146,11 @@ def test_pictures_are_embedded_only_where_they_may_be_passed_on(run):
     assert "https://" not in page
 
 
+def test_pictures_of_images_that_the_run_leaves_out_stay_out(run):
+    few = pictures_of(run.images.part(1, 24), {0.4: run.closeups(0.4)})
+    assert list(few["closeups"]) == [run.images.table["number"][1]]
+
+
 def test_large_pictures_are_made_small():
     large = Run(images=2, size=256, channels=3)
     shown = pictures_of(large.images, {0.4: large.closeups(0.4)})

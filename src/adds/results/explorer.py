@@ -116,13 +116,14 @@ def png(pixels: NDArray[Any], side: int) -> str:
 
 def pictures_of(images: Images, closeups: Closeups) -> dict[str, Any]:
     """Return the pictures of the page: every image, and by an image's number and sigma what methods made of it."""
+    known = set(images.table["number"])  # the figures may show images of the list that this run doesn't certify
     shown: dict[int, dict[str, list[dict[str, str]]]] = {}
     for sigma, stored in closeups.items():
         flat = stored["pictures"].reshape(-1, *stored["pictures"].shape[2:])
         for picture, column, number, name, caption, right in zip(
             flat, *(stored[key] for key in ("column", "number", "name", "caption", "right")), strict=True
         ):
-            if int(column) > 0:  # the first is the image itself
+            if int(number) in known and int(column) > 0:  # the first is the image itself
                 entry = {"name": str(name), "caption": str(caption), "right": str(right), "png": png(picture, CLOSEUP)}
                 shown.setdefault(int(number), {}).setdefault(f"{sigma:g}", []).append(entry)
     thumbnails = [png(picture.pixels, THUMBNAIL) for picture in images]
