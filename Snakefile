@@ -29,6 +29,7 @@ include: "workflow/rules/models.smk"
 include: "workflow/rules/certify.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"
+include: "workflow/rules/report.smk"
 include: "workflow/rules/monitor.smk"
 
 

@@ -382,3 +382,18 @@ def test_other_methods_jobs_don_t_depend_on_the_readers():
     before, after = digits(), digits(**changes)
     for setting in before.settings():
         assert before.job(setting, before.shard("00000")) == after.job(setting, after.shard("00000"))
+
+
+def test_the_explorer_is_for_whole_runs_about_radii():
+    assert "explorer.html" in digits().targets()
+    assert "explorer.html" not in digits(partial=True).targets()
+    stop = {"questions": [{"label": "majority"}]}
+    labels = digits(bound="label", sampling={"mode": "sequential", "stop": stop})
+    assert "explorer.html" not in labels.targets()
+
+
+def test_the_explorer_has_pictures_only_where_they_are_asked_for():
+    assert digits().explorer()["closeups"] == digits().sigmas
+    without = digits(figures={"explorer_pictures": False}).explorer()
+    assert (without["pictures"], without["closeups"]) == (False, [])
+    assert understood(configured()).explorer()["pictures"] is False, "ImageNet's licence"

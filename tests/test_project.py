@@ -135,6 +135,7 @@ WITHOUT_TORCH = (
     "certificates.certificate",
     "sampling.job",
     "results.tables",
+    "results.explorer",
     "results.claims.verdict",
     "monitor.status",
 )

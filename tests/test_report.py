@@ -87,6 +87,7 @@ def test_report_opens_with_every_figure_and_table(finished, tmp_path):
         "savings.html",
         "average_certified_radius.html",
         "claims.html",
+        "explorer.html",
     }
     assert all("ADDS, 5 votes" in page for page in tables.values())
     assert all("sigma" in entry[-1] or len(entry[-1]) > 80 for entry in found.values()), "captions say how to read"

@@ -36,6 +36,7 @@ AFTER_CERTIFICATES = {
     "certified_accuracy_figure": 2,
     "runtime_figure": 1,
     "vote_distribution_figure": 1,
+    "explorer": 1,
     "provenance": 1,
     "summary": 1,
 }
@@ -74,7 +75,13 @@ def test_every_file_of_the_contract(finished):
     tables += ["average_certified_radius", "claims"]
     expected = [results / f"figures/{name}.{suffix}" for name in figures for suffix in ("pdf", "png", "csv")]
     expected += [results / f"tables/{name}.{suffix}" for name in tables for suffix in ("csv", "md", "tex")]
-    for file in [*expected, results / "report.html", results / "config.yaml", results / "plan.json"]:
+    for file in [
+        *expected,
+        results / "report.html",
+        results / "explorer.html",
+        results / "config.yaml",
+        results / "plan.json",
+    ]:
         assert file.stat().st_size > 0, file
     made_by = json.loads((results / "provenance.json").read_text())
     assert len(made_by["models"]) == 2
@@ -197,6 +204,9 @@ def test_a_finished_run_has_nothing_to_do(finished):
             id="a figure's content",
         ),
         pytest.param(
+            {"figures": {"explorer_pictures": False}}, {"explorer": 1, "provenance": 1}, id="the explorer's pictures"
+        ),
+        pytest.param(
             {"sampling": {"n0": 12, "n": 16}},
             {"certify": VARIANTS * SIGMAS * SHARDS, "identify": VARIANTS * SIGMAS, **AFTER_CERTIFY, **PLAN},
             id="more samples",
@@ -214,6 +224,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
                 "certified_accuracy_figure": 2,
                 "runtime_figure": 1,
                 "vote_distribution_figure": 1,
+                "explorer": 1,
                 "provenance": 1,
             },
             id="the bound",

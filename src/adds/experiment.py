@@ -890,6 +890,16 @@ class Experiment:
             "parts": {name: shown for name, shown in parts.items() if shown},
         }
 
+    def explorer(self) -> dict[str, Any]:
+        """Return the parameters of the explorer; ``closeups`` are the sigmas whose denoised images it shows."""
+        pictures = bool(self.config["figures"]["explorer_pictures"])
+        return {
+            "experiment": self.name,
+            "bound": self.config["bound"],
+            "pictures": pictures,
+            "closeups": self.sigmas if pictures and self.any_reads("diffusion") else [],
+        }
+
     def samples(self) -> dict[str, Any]:
         """Return the numbers of samples and the level, as captions tell them."""
         sampling = self.config["sampling"]
@@ -910,6 +920,8 @@ class Experiment:
         names = ["plan.json", "certificates.csv", "provenance.json", "summary.txt"]
         names += [f"figures/{name}.{suffix}" for name in self.figures() for suffix in ("pdf", "png", "csv", "html")]
         names += [f"tables/{name}.{suffix}" for name in self.tables() for suffix in ("csv", "md", "tex", "html")]
+        # It is about radii, and about all images.
+        names += [] if self.partial or self.asks_label else ["explorer.html"]
         # Snakemake makes what is missing only where it is asked for.
         return names + ([] if self.partial else [self.identity_file(setting) for setting in self.settings()])
 

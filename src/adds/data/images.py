@@ -123,6 +123,12 @@ def describe(rows: pd.DataFrame, stored: Stored, names: dict[int, str], classes:
     return table[COLUMNS]
 
 
+def read_table(path: Path | str) -> pd.DataFrame:
+    """Read a table that `describe` made. A class may be called null, or NA."""
+    columns: dict[str, Any] = {"number": "int64", "label": "Int64", "class_name": str, "pixels": str}
+    return pd.read_csv(path, dtype=columns, keep_default_na=False, na_values={"label": [""]})
+
+
 def _where(rows: pd.DataFrame, position: int) -> str:
     row = rows.iloc[position]
     return f"line {position + 2} ({row['file'] if 'file' in rows else row.iloc[0]})"
@@ -183,9 +189,7 @@ class Images:
     @classmethod
     def read(cls, table: Path | str, stored: Path | str) -> "Images":
         """Open what the workflow's rule left; pixels stay on disk until they are asked for."""
-        columns: dict[str, Any] = {"number": "int64", "label": "Int64", "class_name": str, "pixels": str}
-        found = pd.read_csv(table, dtype=columns, keep_default_na=False, na_values={"label": [""]})
-        return cls(found, np.load(stored, mmap_mode="r"))
+        return cls(read_table(table), np.load(stored, mmap_mode="r"))
 
     def part(self, first: int, end: int) -> "Images":
         """Return positions ``first`` to ``end`` - 1."""
