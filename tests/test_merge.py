@@ -290,7 +290,7 @@ def test_what_is_certified_counts_where_nobody_knows_what_is_right(unlabelled):
     assert certified["abstained"].tolist() == [False, True]
     assert is_certified(certified).tolist() == [True, False]
     assert is_certified(certified, radius=10.0).tolist() == [False, False]
-    assert accuracy_table(is_certified(certified), certified)["accuracy"].tolist() == [0.5]
+    assert accuracy_table(is_certified(certified), certified)["accuracy_percent"].tolist() == [50]
     assert accuracy_curve(certified, [0.0, 10.0])["accuracy"].tolist() == [0.5, 0.0]
 
 

@@ -1,5 +1,7 @@
 """Accuracies, paired differences, tables and the replay of sequential sampling."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,8 +20,18 @@ from adds.results.accuracy import (
 )
 from adds.results.again import leads_again, majority_again, outcomes_again, seeds_errors
 from adds.results.certified import by_bound, certificates
+from adds.results.page import body_of
 from adds.results.savings import saving_table
-from adds.results.tables import accuracy_cells, beside_paper, radius_cells, saving_cells, write
+from adds.results.tables import (
+    accuracy_cells,
+    beside_paper,
+    best_cells,
+    paired_cells,
+    radius_cells,
+    saving_cells,
+    write,
+    write_note,
+)
 from adds.sampling.ledger import Chunk, FamilyLedgers
 from adds.sampling.replay import PAPER_N, PAPER_N0, QUESTION, paper_size, replay, replay_all, sequence
 from adds.sampling.stopping import LABEL_QUESTIONS, SampleSize
@@ -68,7 +80,8 @@ def test_intervals_are_exact_binomial():
     assert stats.binom.sf(2, 10, low) == pytest.approx(0.025)
     assert stats.binom.cdf(3, 10, high) == pytest.approx(0.025)
     table = accuracy_table(pd.Series([True, False, True, True]), certified_frame([1, 1, 1, 1]))
-    assert table.loc[0, "accuracy"] == 0.75
+    assert table.loc[0, "accuracy_percent"] == 75
+    assert table.loc[0, "low_percent"] == pytest.approx(100 * interval(3, 4)[0])
     assert table.loc[0, "images"] == 4
 
 
@@ -79,29 +92,28 @@ def test_paired_differences_see_what_separate_means_can_not():
         rows.append(counts_of("carlini", number=number, estimation=(int(base), 1000 - int(base))))
         rows.append(counts_of("adds", number=number, estimation=(int(base) + 20, 980 - int(base))))
     table = paired_table(true_class_shares(pd.DataFrame(rows)), ("carlini", 1)).set_index("method")
-    assert table.loc["adds", "difference"] == pytest.approx(0.02)
-    assert table.loc["adds", "difference_low"] > 0
-    assert table.loc["adds", "low"] < table.loc["carlini", "mean"]
-    assert table.loc["carlini", "difference"] == 0
+    assert table.loc["adds", "difference_points"] == pytest.approx(2)
+    assert table.loc["adds", "difference_low_points"] > 0
+    assert table.loc["adds", "low_percent"] < table.loc["carlini", "mean_percent"]
+    assert table.loc["carlini", "difference_points"] == 0
+    assert paired_cells(table.reset_index())[Variant("adds", 1), 0.5].endswith("(+2.0 [+2.0, +2.0])")
 
 
-def test_the_paper_is_compared_with_its_own_bound(tmp_path):
+def test_the_paper_is_compared_with_its_own_bound():
     shown = accuracy_table(pd.Series([True] * 4), certified_frame([1] * 4))
     by_cohen = accuracy_table(pd.Series([True, False, False, False]), certified_frame([1] * 4))
     paper = pd.DataFrame({"method": ["adds"], "sigma": [0.5], "votes": [1], "certified_accuracy": [30.0]})
     table = beside_paper(shown, by_cohen, paper, paper[["method", "sigma", "votes"]].assign(error=0.0))
-    assert table.loc[0, "accuracy"] == 1
-    assert table.loc[0, "difference"] == pytest.approx(-5)
-    write(table, accuracy_cells(table), value="accuracy", note="A note.", stem=tmp_path / "table")
-    assert "**100.0 [39.8, 100.0] (paper 30.0, -5.0)**" in (tmp_path / "table.md").read_text()
-    assert r"\textbf{100.0" in (tmp_path / "table.tex").read_text()
-    assert "<b>100.0" in (tmp_path / "table.html").read_text()
+    assert table.loc[0, "accuracy_percent"] == 100
+    assert table.loc[0, "difference_points"] == pytest.approx(-5)
+    assert table.loc[0, "error_points"] == pytest.approx(100 * np.sqrt(0.3 * 0.7 / 4 * (1 - 4 / 250)))
+    assert accuracy_cells(table) == {(Variant("adds", 1), 0.5): "100.0 [39.8, 100.0] (paper 30.0, -5.0)"}
 
 
 def test_a_difference_that_fresh_samples_do_not_explain_is_marked():
     """On the same 250 images two points are a lot if they are sure of themselves, and little if they aren't."""
-    table = pd.DataFrame({"method": "carlini", "sigma": [1.0, 1.5], "votes": 1, "images": 250, "accuracy": 0.60})
-    table[["low", "high"]] = 0.0
+    table = pd.DataFrame({"method": "carlini", "sigma": [1.0, 1.5], "votes": 1, "images": 250, "accuracy_percent": 60})
+    table[["low_percent", "high_percent"]] = 0.0
     paper = pd.DataFrame({"method": "carlini", "sigma": [1.0, 1.5], "votes": 1, "value": [62.0, 62.0]})
     probabilities = pd.DataFrame(
         {
@@ -163,7 +175,7 @@ def test_average_radii_count_wrong_and_abstained_images_as_zero():
     assert table.loc["carlini", ["cohen", "pair"]].tolist() == pytest.approx([0.2, 0.7 / 3])
     assert table.loc["adds", ["cohen", "pair"]].tolist() == pytest.approx([0.1, 1 / 3])
     assert table.loc["adds", "cohen_difference"] == pytest.approx(-0.1)
-    assert table.loc["adds", ["abstained", "wrong"]].tolist() == pytest.approx([1 / 3, 1 / 3])
+    assert table.loc["adds", ["abstained_percent", "wrong_percent"]].tolist() == pytest.approx([100 / 3, 100 / 3])
     assert table.loc["adds", "pair_low"] < 0.1 < table.loc["adds", "pair_high"]
     texts = radius_cells(table.reset_index())
     assert texts[Variant("carlini", 1), 0.5] == "0.200 → 0.233; abstained 33.3, wrong 0.0"
@@ -174,10 +186,77 @@ def test_only_the_best_of_each_sigma_is_bold(tmp_path):
     frames = [certified_frame([1, 1, 0]), certified_frame([1, 0, 0], method="rs")]
     both = pd.concat(frames, ignore_index=True)
     table = accuracy_table(is_certified(both), both)
-    write(table, accuracy_cells(table), value="accuracy", note="A note.", stem=tmp_path / "table")
-    rows = {line.split(" | ")[0]: line for line in (tmp_path / "table.md").read_text().splitlines()}
-    assert "**" in rows["| ADDS"]
-    assert "**" not in rows["| RS, clean classifier"]
+    stem, cells = tmp_path / "table", accuracy_cells(table)
+    write(table, cells, value="accuracy_percent", note="A note.", stem=stem)
+    text = stem.with_suffix(".md").read_text()
+    assert "| ADDS | **66.7 [9.4, 99.2]** |" in text
+    assert "| RS, clean classifier | 33.3 [0.8, 90.6] |" in text
+    assert "A note. In bold the largest of each sigma" in text
+    latex = stem.with_suffix(".tex").read_text()
+    assert r"$\sigma$ & 0.5 \\" in latex
+    assert r"ADDS & \bfseries 66.7 [9.4, 99.2] \\" in latex
+    assert r"RS, clean classifier & 33.3 [0.8, 90.6] \\" in latex
+    page = stem.with_suffix(".html").read_text()
+    assert re.findall(r"#(\w+) {\s+font-weight: bold;", page) == ["T_table_row1_col0"]
+    assert re.search(r'id="T_table_row1_col0"[^>]*>66.7 ', page)
+    write(table, cells, value="accuracy_percent", note="A note.", stem=stem, partial=True)
+    for suffix in (".md", ".tex", ".html"):
+        text = stem.with_suffix(suffix).read_text()
+        assert not re.search("[*][*]|bfseries|font-weight|In bold", text), "partial results have no best one"
+
+
+@pytest.mark.parametrize(
+    ("value", "values", "bold"),
+    [
+        ("a_percent", [90.0, 80.0, 90.0, 70.0], [0, 2]),
+        ("a_percent", [90.0, 80.0, 90.0, 90.0], []),
+        ("a_percent", [90.01, 80.0, 90.04, 89.96], []),
+        ("a_percent", [90.01, 80.0, 90.06, 89.96], [2]),
+        ("radius", [0.5004, 0.5001, 0.4], []),
+        ("radius", [0.5006, 0.5001, 0.4], [0]),
+        ("radius", [0.5], []),
+    ],
+)
+def test_nothing_is_bold_where_more_than_half_tie_as_they_are_printed(value, values, bold):
+    methods = ["rs", "carlini", "densepure", "adds"][: len(values)]
+    table = pd.DataFrame({"method": methods, "sigma": 0.5, "votes": 1, value: values})
+    alone = pd.DataFrame({"method": ["rs", "adds"], "sigma": 1.0, "votes": 1, value: [1.0, 2.0]})
+    found = best_cells(pd.concat([table, alone], ignore_index=True), value)
+    assert found == {(Variant(methods[place], 1), 0.5) for place in bold} | {(Variant("adds", 1), 1.0)}
+
+
+def test_signs_are_escaped_and_the_body_reads_alone(tmp_path):
+    cells = {(Variant("adds", 1), 0.5): "1_% → <2> & #3"}
+    write(pd.DataFrame(), cells, note="A note: r < 1.", stem=tmp_path / "a_table")
+    assert r"& 1\_\% $\to$ $<$2$>$ \& \#3 \\" in (tmp_path / "a_table.tex").read_text()
+    page = (tmp_path / "a_table.html").read_text()
+    assert "<title>A table</title>" in page
+    body = body_of(page)
+    assert body.startswith('<div class="scroll">')
+    assert "1_% → &lt;2&gt; &amp; #3" in body
+    assert body.endswith('<p class="note">A note: r &lt; 1.</p>')
+    write_note("No table.", stem=tmp_path / "none")
+    assert (tmp_path / "none.tex").read_text() == "% No table.\n"
+    assert body_of((tmp_path / "none.html").read_text()).strip() == '<p class="note">No table.</p>'
+
+
+def test_columns_say_their_unit():
+    """A share without a unit in its name is a fraction to one reader and percent to another."""
+    both = pd.concat([certified_frame([0, 1], bound=bound) for bound in ("cohen", "pair")], ignore_index=True)
+    by_cohen = by_bound(both, "cohen")
+    shares = true_class_shares(pd.DataFrame([counts_of(), counts_of(number=1)]))
+    found = {
+        "accuracy": accuracy_table(is_certified(by_cohen), by_cohen),
+        "paired": paired_table(shares, ("adds", 1)),
+        "bounds": bounds_table(both),
+        "radius": radius_table(both, ("adds", 1)),
+    }
+    radii = ["cohen", "cohen_difference", "cohen_low", "cohen_high"]
+    radii += [name.replace("cohen", "pair") for name in radii]
+    plain = {"method", "sigma", "votes", "images", "radius_cohen", "radius_pair", *radii}
+    for table in found.values():
+        assert all(name.endswith(("_percent", "_points")) for name in set(table) - plain), list(table)
+    assert found["bounds"].loc[0, ["cohen_percent", "pair_percent", "clean_percent"]].tolist() == [50, 50, 100]
 
 
 def test_gain_of_the_pair_bound():
@@ -185,7 +264,7 @@ def test_gain_of_the_pair_bound():
         [certified_frame([0, 0.2, 0.4]), certified_frame([0.1, 0.2, 0.3], bound="pair")], ignore_index=True
     )
     row = bounds_table(both).iloc[0]
-    assert (row["cohen"], row["pair"], row["clean"]) == (pytest.approx(2 / 3), 1, 1)
+    assert row[["cohen_percent", "pair_percent", "clean_percent"]].tolist() == pytest.approx([200 / 3, 100, 100])
     assert (row["radius_cohen"], row["radius_pair"]) == (pytest.approx(0.2), pytest.approx(0.2))
 
 
