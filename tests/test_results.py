@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from adds.registry import Variant
+from adds.registry import METHODS, Variant
 from adds.results.accuracy import (
     accuracy_curve,
     accuracy_table,
@@ -20,8 +20,10 @@ from adds.results.accuracy import (
 )
 from adds.results.again import leads_again, majority_again, outcomes_again, seeds_errors
 from adds.results.certified import by_bound, certificates
+from adds.results.figures import samples_needed
+from adds.results.figures.style import look
 from adds.results.page import body_of
-from adds.results.savings import saving_table
+from adds.results.savings import saving_note, saving_table
 from adds.results.tables import (
     accuracy_cells,
     beside_paper,
@@ -33,7 +35,7 @@ from adds.results.tables import (
     write_note,
 )
 from adds.sampling.ledger import Chunk, FamilyLedgers
-from adds.sampling.replay import PAPER_N, PAPER_N0, QUESTION, paper_size, replay, replay_all, sequence
+from adds.sampling.replay import PAPER_N, PAPER_N0, QUESTION, Recorded, paper_size, replay, replay_all, sequence
 from adds.sampling.stopping import LABEL_QUESTIONS, SampleSize
 from tests.test_ledger import identity_of, images_of, job, sampler_in_closed_form
 
@@ -327,12 +329,112 @@ def test_a_run_is_replayed_from_its_ledgers(schedule, tmp_path):
     assert found["number"].tolist() == [5, 6]
     assert found["decided"].tolist() == [True, False]
     assert found["samples"][0] < 200
-    assert found["samples"][1] == PAPER_N0 + PAPER_N, "what is left open counts at the full cost"
+    assert np.isnan(found["samples"][1]), "nobody knows how many an open image needs"
     assert not found["differs"].any()
-    assert found["p_top"].tolist() == [max(row) / 320 for row in counts["counts_estimation"]]
-    [saved] = saving_table(found).to_dict("records")
-    assert (saved["images"], saved["open"], saved["differs"]) == (2, 1, 0)
-    assert saved["saving"] == pytest.approx((PAPER_N0 + PAPER_N) / found["samples"].mean())
-    assert saving_cells(pd.DataFrame([saved])) == {(rs, 0.6): "2x (1 open, 0 differ)"}
+    assert found["margin_points"].tolist() == [100 * abs(a - b) / 320 for a, b in counts["counts_estimation"]]
+    assert found["certified_by_run"].tolist() == (~by_bound(certified, "pair")["abstained"]).tolist()
+    fewer = next(counts.assign(n0=40, n=100).itertuples())
+    assert [len(Recorded(tmp_path)(fewer, stage)) for stage in ("selection", "estimation")] == [40, 100]
     with pytest.raises(LookupError, match=r"image 5 has 0 selection samples of rs on record"):
         replay_all(counts, by_bound(certified, "pair"), tmp_path / "nowhere", alpha=0.05)
+
+
+def replayed(*images, method="adds", votes=1, sigma=0.5):
+    """What `replay_all` returns of a setting; an image is its samples (None: open) and whether the run certifies it."""
+    return pd.DataFrame(
+        {
+            "method": method,
+            "sigma": sigma,
+            "votes": votes,
+            "number": range(len(images)),
+            "samples": [np.nan if samples is None else float(samples) for samples, _ in images],
+            "decided": [samples is not None for samples, _ in images],
+            "margin_points": np.linspace(2, 90, len(images)),
+            "certified_by_run": [certified for _, certified in images],
+            "evaluations_per_sample": 20.0,
+            "differs": [samples == 48 for samples, _ in images],
+        }
+    )
+
+
+SOME = replayed((None, True), (None, False), (48, True), (24, True), (40, False))
+NONE_DECIDED = replayed((None, True), (None, False), method="rs")
+ALL_DECIDED = replayed((1200, True), (24, True), votes=5)
+
+
+def test_samples_needed_are_of_decided_images_only(tmp_path):
+    table = saving_table(pd.concat([SOME, NONE_DECIDED, ALL_DECIDED], ignore_index=True))
+    cells = saving_cells(table)
+    assert cells[Variant("adds", 1), 0.5] == "40 (2 of 5 open)"
+    assert cells[Variant("rs", 1), 0.5] == "- (2 of 2 open)"
+    assert cells[Variant("adds", 5), 0.5] == "612"
+    note = saving_note(table, 0.001)
+    assert "4 of 9 in all. This run's own certificates by pair certify 2 of them, from the very same samples." in note
+    assert "the paper's fixed run spends 11,000" in note
+    assert note.endswith("Decisions that differ from this run's: 1 of 5.")
+    write(table, cells, note=note, stem=tmp_path / "savings")
+    assert "**" not in (tmp_path / "savings.md").read_text()
+    assert "saving" not in set(table), "a factor would need numbers for what is open"
+
+
+@pytest.mark.parametrize(
+    ("table", "told", "untold"), [(NONE_DECIDED, "open", "differ"), (ALL_DECIDED, "differ", "open")]
+)
+def test_notes_tell_only_of_what_there_is(table, told, untold):
+    note = saving_note(saving_table(table), 0.001)
+    assert told in note
+    assert untold not in note
+
+
+@pytest.mark.parametrize(
+    ("parts", "rows"),
+    [
+        ([SOME], ["open", "decided"]),
+        ([ALL_DECIDED], ["decided"]),
+        ([NONE_DECIDED], ["open"]),
+        ([SOME, NONE_DECIDED.assign(sigma=1.0), ALL_DECIDED.assign(sigma=1.0)], ["open", "decided"]),
+    ],
+    ids=["some", "all", "none", "two sigmas"],
+)
+def test_what_is_open_is_drawn_in_a_strip_and_never_at_a_number(parts, rows, tmp_path):
+    table = pd.concat(parts, ignore_index=True)
+    sigmas = table["sigma"].nunique()
+    with look({"font_size": 8, "dpi": 50}):
+        figure = samples_needed.draw(table)
+        figure.savefig(tmp_path / "figure.png")
+    assert len(figure.axes) == len(rows) * sigmas
+    for place, axis in enumerate(figure.axes):
+        name, sigma = rows[place // sigmas], sorted(table["sigma"].unique())[place % sigmas]
+        shown = table[(table["sigma"] == sigma) & (table["decided"] == (name == "decided"))]
+        points = np.concatenate([line.get_xydata() for line in axis.lines])
+        assert sorted(points[:, 0]) == sorted(shown["margin_points"])
+        if name == "decided":
+            assert sorted(points[:, 1]) == sorted(shown["samples"])
+        else:
+            assert (points[:, 1] <= 0).all()
+            labels = [label.get_text() for label in axis.get_yticklabels()]
+            assert labels == ([] if place % sigmas else ["open"])
+
+
+def test_variants_can_be_told_apart_without_colours():
+    variants = [(name, votes) for name in METHODS for votes in (1, 5, 7)]
+    table = pd.concat([replayed((24, True), method=name, votes=votes) for name, votes in variants])
+    with look({"font_size": 8, "dpi": 50}):
+        lines = samples_needed.draw(table).axes[0].lines
+    assert len({(line.get_marker(), line.get_fillstyle()) for line in lines}) == len(variants)
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        (SOME, "decide 3 of 5 points, whose median is 40 samples. They leave 2 open"),
+        (NONE_DECIDED, "decide 0 of 2 points. They leave 2 open"),
+        (ALL_DECIDED, "decide all 2 points; their median is 612 samples."),
+    ],
+    ids=["some", "none", "all"],
+)
+def test_the_caption_of_samples_needed_counts_what_is_shown(table, told):
+    text = samples_needed.caption(table, 0.001)
+    assert told in text
+    assert "at alpha = 0.001" in text
+    assert ("certify 1 of the open ones, from the very same samples" in text) == (not table["decided"].all())

@@ -1,5 +1,5 @@
 # The paper's two tables; what few images can still tell: the true class's probability, two bounds on the same counts; what
-# sequential sampling saves; and the paper's claims with their verdicts.
+# sequential sampling needs; and the paper's claims with their verdicts.
 
 
 rule tables:
@@ -96,7 +96,7 @@ rule savings:
             "<results>/tables/savings.html",
             caption="../report/savings.rst",
             category="Tables",
-            labels={"table": "saving of sequential sampling"},
+            labels={"table": "samples that sequential sampling needs"},
         ),
         png=report(
             "<results>/figures/samples_needed.png",

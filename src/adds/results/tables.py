@@ -171,11 +171,13 @@ def radius_cells(table: pd.DataFrame) -> Cells:
 
 
 def saving_cells(table: pd.DataFrame) -> Cells:
-    """Write the saving as a factor, with the numbers of open images and of other decisions."""
-    return {
-        (Variant(row.method, row.votes), row.sigma): f"{row.saving:.0f}x ({row.open} open, {row.differs} differ)"
-        for row in table.itertuples()
-    }
+    """Write the median samples of the decided images, and how many images are open."""
+    cells = {}
+    for row in table.itertuples():
+        text = f"{row.median_samples:,.0f}" if row.decided else "-"
+        text += f" ({row.open} of {row.images} open)" if row.open else ""
+        cells[Variant(row.method, row.votes), row.sigma] = text
+    return cells
 
 
 def beside_paper(
