@@ -7,7 +7,7 @@ import pandas as pd
 
 from adds.machine.logs import configure_logging
 from adds.results.certified import by_bound
-from adds.results.figures.samples_needed import draw
+from adds.results.figures.samples_needed import caption, draw
 from adds.results.figures.style import look, save
 from adds.results.savings import saving_note, saving_table
 from adds.results.tables import saving_cells, write
@@ -21,7 +21,7 @@ def main(params: dict[str, Any], inputs: Any, output: Any) -> None:
     note = saving_note(table, params["alpha"])
     write(table, saving_cells(table), note=note, stem=Path(output.table).with_suffix(""))
     with look(params):
-        save(draw(replayed), replayed, Path(output.png).with_suffix(""))
+        save(draw(replayed), replayed, Path(output.html).with_suffix(""), caption(replayed, params["alpha"]))
 
 
 if __name__ == "__main__":

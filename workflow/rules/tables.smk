@@ -91,16 +91,15 @@ rule savings:
         certificates="<results>/certificates.parquet",
     output:
         multiext("<results>/tables/savings", ".csv", ".md", ".tex"),
-        multiext("<results>/figures/samples_needed", ".pdf", ".csv"),
+        multiext("<results>/figures/samples_needed", ".pdf", ".png", ".csv"),
         table=report(
             "<results>/tables/savings.html",
             caption="../report/savings.rst",
             category="Tables",
             labels={"table": "samples that sequential sampling needs"},
         ),
-        png=report(
-            "<results>/figures/samples_needed.png",
-            caption="../report/samples_needed.rst",
+        html=report(
+            "<results>/figures/samples_needed.html",
             category="Figures",
             labels={"figure": "samples needed"},
         ),

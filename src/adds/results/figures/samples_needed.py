@@ -6,11 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from adds.registry import METHODS, Variant, in_order, title
+from adds.registry import Variant, in_order, title
 from adds.results.figures.style import TEXT_WIDTH, line
-
-MARKERS = "sovD^<hP>*XpdH"
-"""Methods' shapes, in the order of the registry."""
 
 FILLS = ("full", "none", "bottom", "left")
 """How a method's numbers of votes are told apart, the smallest first."""
@@ -55,13 +52,14 @@ def _points(axis: Axes, rows: pd.DataFrame, variants: list[Variant]) -> None:
     """Draw one part of a panel; in the strip a point's height is its variant's place in the legend."""
     for place, (method, votes) in enumerate(variants):
         chosen = rows[(rows["method"] == method) & (rows["votes"] == votes)]
+        look = line(method, votes)
         others = sorted(variant.votes for variant in variants if variant.method == method)
         axis.plot(
             chosen["margin_points"],
             chosen["samples"].where(chosen["decided"], -place),
             linestyle="",
-            color=line(method, votes).colour,
-            marker=MARKERS[list(METHODS).index(method) % len(MARKERS)],
+            color=look.colour,
+            marker=look.marker,
             markersize=3.5,
             markeredgewidth=0.7,
             fillstyle=FILLS[others.index(votes) % len(FILLS)],
