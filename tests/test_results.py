@@ -9,7 +9,7 @@ from scipy import stats
 
 from adds.registry import METHODS, Variant
 from adds.results.accuracy import (
-    accuracy_curve,
+    accuracy_steps,
     accuracy_table,
     bounds_table,
     interval,
@@ -17,6 +17,7 @@ from adds.results.accuracy import (
     paired_table,
     radius_table,
     true_class_shares,
+    value_at,
 )
 from adds.results.again import leads_again, majority_again, outcomes_again, seeds_errors
 from adds.results.certified import by_bound, certificates
@@ -73,8 +74,8 @@ def test_certified_accuracy_counts_right_unabstained_and_large_enough():
     frame.loc[3, "correct"] = False
     assert is_certified(frame).tolist() == [False, True, True, False]
     assert is_certified(frame, 0.15).tolist() == [False, False, True, False]
-    curve = accuracy_curve(frame, [0.0, 0.1, 0.15, 0.3])
-    assert curve["accuracy"].tolist() == [0.5, 0.5, 0.25, 0.0]
+    at_radii = value_at(accuracy_steps(frame), np.array([0.0, 0.1, 0.15, 0.3]))
+    assert at_radii.tolist() == [50, 50, 25, 0]
 
 
 def test_intervals_are_exact_binomial():
