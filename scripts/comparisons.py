@@ -28,28 +28,30 @@ def main(certified: pd.DataFrame, counts: pd.DataFrame, folder: Path, params: di
         shares = true_class_shares(counts)
         note = (
             f"Mean share (percent) of the true class in the estimation samples of {images} images; in brackets the "
-            f"paired difference to {title(*reference)} with its 95% interval; best in bold."
+            f"paired difference to {title(*reference)} with its 95% interval."
         )
         table = paired_table(shares, reference)
-        write(table, paired_cells(table), value="mean", note=mark + note, partial=partial, stem=stem)
+        write(table, paired_cells(table), value="mean_percent", note=mark + note, partial=partial, stem=stem)
     else:
         write_note(mark + "The images have no labels: nobody can say how many are right.", stem=stem)
     table = bounds_table(certified)
     clean = "(in brackets clean accuracy, which no certified accuracy can exceed)" if labelled else "(no labels)"
     note = (
         f"Percent of {images} images certified at r = 0, and their mean certified radius (0 where not), from the same "
-        f"counts: bound cohen → bound pair {clean}; best pair in bold."
+        f"counts: bound cohen → bound pair {clean}."
     )
-    write(table, bounds_cells(table), value="pair", note=mark + note, partial=partial, stem=folder / "bounds")
+    stem, cells = folder / "bounds", bounds_cells(table)
+    write(table, cells, value="pair_percent", by=" by pair", note=mark + note, partial=partial, stem=stem)
     table = radius_table(certified, reference)
     early = " Sampling stopped early, so these are the radii that were known by then." if params["at_most"] else ""
     note = (
         f"Average certified radius of {images} images, 0 where wrong or abstained from: bound cohen → bound pair, each "
         f"with the paired difference to {title(*reference)} and its 95% interval; then, by cohen, percent abstained "
-        f"from and percent certified as a wrong class; largest by pair in bold.{early}"
+        f"from and percent certified as a wrong class.{early}"
     )
     stem = folder / "average_certified_radius"
-    write(table, radius_cells(table), value="pair", note=mark + note, partial=partial, stem=stem)
+    cells = radius_cells(table)
+    write(table, cells, value="pair", by=" by pair", note=mark + note, partial=partial, stem=stem)
 
 
 if __name__ == "__main__":

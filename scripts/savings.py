@@ -1,4 +1,4 @@
-"""Replay the recorded samples: what sequential sampling would have saved, and for which images."""
+"""Replay the recorded samples: how many sequential sampling would have needed, and for which images."""
 
 from pathlib import Path
 from typing import Any
@@ -7,9 +7,9 @@ import pandas as pd
 
 from adds.machine.logs import configure_logging
 from adds.results.certified import by_bound
-from adds.results.figures.samples_needed import draw
+from adds.results.figures.samples_needed import caption, draw
 from adds.results.figures.style import look, save
-from adds.results.savings import saving_table
+from adds.results.savings import saving_note, saving_table
 from adds.results.tables import saving_cells, write
 from adds.sampling.replay import replay_all
 
@@ -18,16 +18,10 @@ def main(params: dict[str, Any], inputs: Any, output: Any) -> None:
     counts, certified = pd.read_parquet(inputs.counts), pd.read_parquet(inputs.certificates)
     replayed = replay_all(counts, by_bound(certified, "pair"), params["ledgers"], alpha=params["alpha"])
     table = saving_table(replayed)
-    images = replayed["number"].nunique()
-    note = (
-        f"Evaluations of the paper's fixed n0 = 1,000 and n = 10,000 over those that sequential sampling needs to "
-        f"decide r = 0 (pair, same alpha), over {images} images. In brackets: images that the recorded "
-        "samples left open, which count at the full cost, and decisions that differ from this run's. "
-        "Largest saving in bold."
-    )
-    write(table, saving_cells(table), value="saving", note=note, stem=Path(output.table).with_suffix(""))
+    note = saving_note(table, params["alpha"])
+    write(table, saving_cells(table), note=note, stem=Path(output.table).with_suffix(""))
     with look(params):
-        save(draw(replayed), replayed, Path(output.png).with_suffix(""))
+        save(draw(replayed), replayed, Path(output.html).with_suffix(""), caption(replayed, params["alpha"]))
 
 
 if __name__ == "__main__":

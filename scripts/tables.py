@@ -39,7 +39,7 @@ def main(
     by = BY_LABEL if bound == LABEL else f"by bound {bound}{unknown}"
     rights = {"certified_accuracy": (is_certified(shown), is_certified(by_paper), f"certified at r = 0 {by}")}
     if labelled:
-        what = "whose label has most of all samples, selection and estimation"
+        what = "whose label has most of all samples, selection and estimation, whether or not certified"
         rights["clean_accuracy"] = (shown["top_correct"], by_paper["top_correct"], what)
     else:
         write_note(mark + NO_LABELS, stem=folder / "clean_accuracy")
@@ -47,12 +47,13 @@ def main(
     again = outcomes_again(counts, **sizes) if paper is not None and labelled else None
     for name, (right, right_by_paper, what) in rights.items():
         table = accuracy_table(right, shown)
-        note = f"Percent of {images} images {what}. Exact binomial 95% intervals; best in bold."
+        note = f"Percent of {images} images {what}. Exact binomial 95% intervals."
         if paper is not None:
             errors = seeds_errors(again, name) if again is not None else None
             table = beside_paper(table, accuracy_table(right_by_paper, by_paper), paper[[*SETTING, name]], errors)
             note += BESIDE_PAPER
-        write(table, accuracy_cells(table), value="accuracy", note=mark + note, partial=partial, stem=folder / name)
+        stem, cells = folder / name, accuracy_cells(table)
+        write(table, cells, value="accuracy_percent", note=mark + note, partial=partial, stem=stem)
 
 
 if __name__ == "__main__":

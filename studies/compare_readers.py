@@ -51,7 +51,7 @@ def lines(table: pd.DataFrame, sigma: float) -> Iterator[str]:
     """Yield the comparison at one sigma."""
     chosen = table[table["sigma"] == sigma]
     radii = chosen.pivot(index="number", columns=["method", "votes", "mark"], values="radius")
-    means = chosen.groupby(["method", "votes", "mark"])[["certified", "p_true", "evaluations"]].mean()
+    means = chosen.groupby(["method", "votes", "mark"])[["certified_percent", "p_true_percent", "evaluations"]].mean()
     paper = [row for row in radii.columns if METHODS[row[0]].origin == "paper"]
     yield f"| sigma {sigma:g} | radius | to Carlini | least to the paper's | certified | p | evaluations |"
     yield "|---|---|---|---|---|---|---|"
@@ -62,8 +62,8 @@ def lines(table: pd.DataFrame, sigma: float) -> Iterator[str]:
         least = signed(min(differences.values(), key=lambda found: found[1]))
         found = means.loc[row]
         yield (
-            f"| {named(row)} | {radii[row].mean():.3f} | {to_carlini} | {least} | {found['certified']:.1f} "
-            f"| {found['p_true']:.1f} | {found['evaluations']:.1f} |"
+            f"| {named(row)} | {radii[row].mean():.3f} | {to_carlini} | {least} | {found['certified_percent']:.1f} "
+            f"| {found['p_true_percent']:.1f} | {found['evaluations']:.1f} |"
         )
 
 

@@ -2,6 +2,9 @@
 
     python -m studies.replay_questions results/EXPERIMENT
 
+An image that the recorded samples leave open counts with all that the paper's fixed run spends on it, so that the
+saving is a lower bound where there are such; the table says how many.
+
 Beside the answers that differ stands how many would in a second fixed run, drawn from the shares of the first: near a
 tie no run of 10,000 samples agrees with another one.
 """

@@ -25,6 +25,7 @@ from adds.results.claims.paired import (
 from adds.results.claims.published import for_all_pairings, markdown, on_paper
 from adds.results.claims.show import write_claims
 from adds.results.claims.verdict import ONE_OF, Printed, Row, claim_verdict, counted, evaluate, find, with_verdicts
+from adds.results.page import body_of
 
 PROJECT = Path(__file__).parents[1]
 CLAIMS = read_claims(PROJECT / "config/claims.yaml")
@@ -522,8 +523,21 @@ def test_the_table_is_written_and_counted(tmp_path):
     table = pd.read_csv(tmp_path / "claims.csv")
     wanted = {"sigma", "contrast", "estimate", "low", "high", "images", "discordant", "p", "p_holm", "paper", "verdict"}
     assert wanted | {"smallest_seen", "images_needed", "needs", "family", "where"} <= set(table)
-    assert title("adds_oneshot", 1) in (tmp_path / "claims.html").read_text()
-    assert r"\begin{tabular}" in (tmp_path / "claims.tex").read_text()
+    page = (tmp_path / "claims.html").read_text()
+    assert body_of(page).startswith(f"<p><b>{counted(claims)}.</b></p>"), "the report adds a heading"
+    assert page.count("<details>") == 3
+    assert "\\n" not in page
+    assert title("adds_oneshot", 1) in page
+    assert "15 of 15" in (tmp_path / "claims.tex").read_text()
+
+
+def test_signs_of_claims_are_escaped(tmp_path):
+    claims, rows = evaluate(CLAIMS[:1], world(CLAIMS[0], "holds"), published=PUBLISHED)
+    write_claims(claims.assign(text="A_1 < 5% & more"), rows.assign(contrast="A < B"), stem=tmp_path / "claims")
+    assert r"A\_1 $<$ 5\% \& more & " in (tmp_path / "claims.tex").read_text()
+    page = (tmp_path / "claims.html").read_text()
+    assert "A_1 &lt; 5% &amp; more <small>" in page
+    assert "<td>A &lt; B</td>" in page
 
 
 # The paper's own numbers

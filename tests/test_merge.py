@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from adds.registry import Variant
-from adds.results.accuracy import accuracy_curve, accuracy_table, is_certified
+from adds.results.accuracy import accuracy_steps, accuracy_table, is_certified, value_at
 from adds.results.certified import certificates
 from adds.results.merge import ForeignCountsError, merge_counts
 from adds.sampling.job import KEY, whole_identity
@@ -290,8 +290,8 @@ def test_what_is_certified_counts_where_nobody_knows_what_is_right(unlabelled):
     assert certified["abstained"].tolist() == [False, True]
     assert is_certified(certified).tolist() == [True, False]
     assert is_certified(certified, radius=10.0).tolist() == [False, False]
-    assert accuracy_table(is_certified(certified), certified)["accuracy"].tolist() == [0.5]
-    assert accuracy_curve(certified, [0.0, 10.0])["accuracy"].tolist() == [0.5, 0.0]
+    assert accuracy_table(is_certified(certified), certified)["accuracy_percent"].tolist() == [50]
+    assert value_at(accuracy_steps(certified), np.array([0.0, 10.0])).tolist() == [50, 0]
 
 
 @pytest.mark.parametrize(("labels", "right"), [([1, 0], [True, True]), ([0, 0], [False, True])])

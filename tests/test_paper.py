@@ -158,7 +158,7 @@ def test_from_nothing_to_tables(server, tmp_path):
     assert list(images["class_name"]) == ["tench", "hammerhead"]
     table = pd.read_csv(results / "tables/certified_accuracy.csv")
     assert len(table) == 6
-    assert set(table["paper"]) == {62.0, 57.6, 61.6, 58.8, 60.4, 61.2}
+    assert set(table["paper_percent"]) == {62.0, 57.6, 61.6, 58.8, 60.4, 61.2}
     assert "(paper 62.0" in (results / "tables/certified_accuracy.md").read_text()
     assert (results / "figures/vote_distribution.png").exists()
 

@@ -1,13 +1,15 @@
 """Accuracies, paired differences, tables and the replay of sequential sampling."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from adds.registry import Variant
+from adds.registry import METHODS, Variant
 from adds.results.accuracy import (
-    accuracy_curve,
+    accuracy_steps,
     accuracy_table,
     bounds_table,
     interval,
@@ -15,13 +17,26 @@ from adds.results.accuracy import (
     paired_table,
     radius_table,
     true_class_shares,
+    value_at,
 )
 from adds.results.again import leads_again, majority_again, outcomes_again, seeds_errors
 from adds.results.certified import by_bound, certificates
-from adds.results.savings import saving_table
-from adds.results.tables import accuracy_cells, beside_paper, radius_cells, saving_cells, write
+from adds.results.figures import samples_needed
+from adds.results.figures.style import look
+from adds.results.page import body_of
+from adds.results.savings import saving_note, saving_table
+from adds.results.tables import (
+    accuracy_cells,
+    beside_paper,
+    best_cells,
+    paired_cells,
+    radius_cells,
+    saving_cells,
+    write,
+    write_note,
+)
 from adds.sampling.ledger import Chunk, FamilyLedgers
-from adds.sampling.replay import PAPER_N, PAPER_N0, QUESTION, paper_size, replay, replay_all, sequence
+from adds.sampling.replay import PAPER_N, PAPER_N0, QUESTION, Recorded, paper_size, replay, replay_all, sequence
 from adds.sampling.stopping import LABEL_QUESTIONS, SampleSize
 from tests.test_ledger import identity_of, images_of, job, sampler_in_closed_form
 
@@ -59,8 +74,8 @@ def test_certified_accuracy_counts_right_unabstained_and_large_enough():
     frame.loc[3, "correct"] = False
     assert is_certified(frame).tolist() == [False, True, True, False]
     assert is_certified(frame, 0.15).tolist() == [False, False, True, False]
-    curve = accuracy_curve(frame, [0.0, 0.1, 0.15, 0.3])
-    assert curve["accuracy"].tolist() == [0.5, 0.5, 0.25, 0.0]
+    at_radii = value_at(accuracy_steps(frame), np.array([0.0, 0.1, 0.15, 0.3]))
+    assert at_radii.tolist() == [50, 50, 25, 0]
 
 
 def test_intervals_are_exact_binomial():
@@ -68,7 +83,8 @@ def test_intervals_are_exact_binomial():
     assert stats.binom.sf(2, 10, low) == pytest.approx(0.025)
     assert stats.binom.cdf(3, 10, high) == pytest.approx(0.025)
     table = accuracy_table(pd.Series([True, False, True, True]), certified_frame([1, 1, 1, 1]))
-    assert table.loc[0, "accuracy"] == 0.75
+    assert table.loc[0, "accuracy_percent"] == 75
+    assert table.loc[0, "low_percent"] == pytest.approx(100 * interval(3, 4)[0])
     assert table.loc[0, "images"] == 4
 
 
@@ -79,29 +95,28 @@ def test_paired_differences_see_what_separate_means_can_not():
         rows.append(counts_of("carlini", number=number, estimation=(int(base), 1000 - int(base))))
         rows.append(counts_of("adds", number=number, estimation=(int(base) + 20, 980 - int(base))))
     table = paired_table(true_class_shares(pd.DataFrame(rows)), ("carlini", 1)).set_index("method")
-    assert table.loc["adds", "difference"] == pytest.approx(0.02)
-    assert table.loc["adds", "difference_low"] > 0
-    assert table.loc["adds", "low"] < table.loc["carlini", "mean"]
-    assert table.loc["carlini", "difference"] == 0
+    assert table.loc["adds", "difference_points"] == pytest.approx(2)
+    assert table.loc["adds", "difference_low_points"] > 0
+    assert table.loc["adds", "low_percent"] < table.loc["carlini", "mean_percent"]
+    assert table.loc["carlini", "difference_points"] == 0
+    assert paired_cells(table.reset_index())[Variant("adds", 1), 0.5].endswith("(+2.0 [+2.0, +2.0])")
 
 
-def test_the_paper_is_compared_with_its_own_bound(tmp_path):
+def test_the_paper_is_compared_with_its_own_bound():
     shown = accuracy_table(pd.Series([True] * 4), certified_frame([1] * 4))
     by_cohen = accuracy_table(pd.Series([True, False, False, False]), certified_frame([1] * 4))
     paper = pd.DataFrame({"method": ["adds"], "sigma": [0.5], "votes": [1], "certified_accuracy": [30.0]})
     table = beside_paper(shown, by_cohen, paper, paper[["method", "sigma", "votes"]].assign(error=0.0))
-    assert table.loc[0, "accuracy"] == 1
-    assert table.loc[0, "difference"] == pytest.approx(-5)
-    write(table, accuracy_cells(table), value="accuracy", note="A note.", stem=tmp_path / "table")
-    assert "**100.0 [39.8, 100.0] (paper 30.0, -5.0)**" in (tmp_path / "table.md").read_text()
-    assert r"\textbf{100.0" in (tmp_path / "table.tex").read_text()
-    assert "<b>100.0" in (tmp_path / "table.html").read_text()
+    assert table.loc[0, "accuracy_percent"] == 100
+    assert table.loc[0, "difference_points"] == pytest.approx(-5)
+    assert table.loc[0, "error_points"] == pytest.approx(100 * np.sqrt(0.3 * 0.7 / 4 * (1 - 4 / 250)))
+    assert accuracy_cells(table) == {(Variant("adds", 1), 0.5): "100.0 [39.8, 100.0] (paper 30.0, -5.0)"}
 
 
 def test_a_difference_that_fresh_samples_do_not_explain_is_marked():
     """On the same 250 images two points are a lot if they are sure of themselves, and little if they aren't."""
-    table = pd.DataFrame({"method": "carlini", "sigma": [1.0, 1.5], "votes": 1, "images": 250, "accuracy": 0.60})
-    table[["low", "high"]] = 0.0
+    table = pd.DataFrame({"method": "carlini", "sigma": [1.0, 1.5], "votes": 1, "images": 250, "accuracy_percent": 60})
+    table[["low_percent", "high_percent"]] = 0.0
     paper = pd.DataFrame({"method": "carlini", "sigma": [1.0, 1.5], "votes": 1, "value": [62.0, 62.0]})
     probabilities = pd.DataFrame(
         {
@@ -163,7 +178,7 @@ def test_average_radii_count_wrong_and_abstained_images_as_zero():
     assert table.loc["carlini", ["cohen", "pair"]].tolist() == pytest.approx([0.2, 0.7 / 3])
     assert table.loc["adds", ["cohen", "pair"]].tolist() == pytest.approx([0.1, 1 / 3])
     assert table.loc["adds", "cohen_difference"] == pytest.approx(-0.1)
-    assert table.loc["adds", ["abstained", "wrong"]].tolist() == pytest.approx([1 / 3, 1 / 3])
+    assert table.loc["adds", ["abstained_percent", "wrong_percent"]].tolist() == pytest.approx([100 / 3, 100 / 3])
     assert table.loc["adds", "pair_low"] < 0.1 < table.loc["adds", "pair_high"]
     texts = radius_cells(table.reset_index())
     assert texts[Variant("carlini", 1), 0.5] == "0.200 → 0.233; abstained 33.3, wrong 0.0"
@@ -174,10 +189,77 @@ def test_only_the_best_of_each_sigma_is_bold(tmp_path):
     frames = [certified_frame([1, 1, 0]), certified_frame([1, 0, 0], method="rs")]
     both = pd.concat(frames, ignore_index=True)
     table = accuracy_table(is_certified(both), both)
-    write(table, accuracy_cells(table), value="accuracy", note="A note.", stem=tmp_path / "table")
-    rows = {line.split(" | ")[0]: line for line in (tmp_path / "table.md").read_text().splitlines()}
-    assert "**" in rows["| ADDS"]
-    assert "**" not in rows["| RS, clean classifier"]
+    stem, cells = tmp_path / "table", accuracy_cells(table)
+    write(table, cells, value="accuracy_percent", note="A note.", stem=stem)
+    text = stem.with_suffix(".md").read_text()
+    assert "| ADDS | **66.7 [9.4, 99.2]** |" in text
+    assert "| RS, clean classifier | 33.3 [0.8, 90.6] |" in text
+    assert "A note. In bold the largest of each sigma" in text
+    latex = stem.with_suffix(".tex").read_text()
+    assert r"$\sigma$ & 0.5 \\" in latex
+    assert r"ADDS & \bfseries 66.7 [9.4, 99.2] \\" in latex
+    assert r"RS, clean classifier & 33.3 [0.8, 90.6] \\" in latex
+    page = stem.with_suffix(".html").read_text()
+    assert re.findall(r"#(\w+) {\s+font-weight: bold;", page) == ["T_table_row1_col0"]
+    assert re.search(r'id="T_table_row1_col0"[^>]*>66.7 ', page)
+    write(table, cells, value="accuracy_percent", note="A note.", stem=stem, partial=True)
+    for suffix in (".md", ".tex", ".html"):
+        text = stem.with_suffix(suffix).read_text()
+        assert not re.search("[*][*]|bfseries|font-weight|In bold", text), "partial results have no best one"
+
+
+@pytest.mark.parametrize(
+    ("value", "values", "bold"),
+    [
+        ("a_percent", [90.0, 80.0, 90.0, 70.0], [0, 2]),
+        ("a_percent", [90.0, 80.0, 90.0, 90.0], []),
+        ("a_percent", [90.01, 80.0, 90.04, 89.96], []),
+        ("a_percent", [90.01, 80.0, 90.06, 89.96], [2]),
+        ("radius", [0.5004, 0.5001, 0.4], []),
+        ("radius", [0.5006, 0.5001, 0.4], [0]),
+        ("radius", [0.5], []),
+    ],
+)
+def test_nothing_is_bold_where_more_than_half_tie_as_they_are_printed(value, values, bold):
+    methods = ["rs", "carlini", "densepure", "adds"][: len(values)]
+    table = pd.DataFrame({"method": methods, "sigma": 0.5, "votes": 1, value: values})
+    alone = pd.DataFrame({"method": ["rs", "adds"], "sigma": 1.0, "votes": 1, value: [1.0, 2.0]})
+    found = best_cells(pd.concat([table, alone], ignore_index=True), value)
+    assert found == {(Variant(methods[place], 1), 0.5) for place in bold} | {(Variant("adds", 1), 1.0)}
+
+
+def test_signs_are_escaped_and_the_body_reads_alone(tmp_path):
+    cells = {(Variant("adds", 1), 0.5): "1_% → <2> & #3"}
+    write(pd.DataFrame(), cells, note="A note: r < 1.", stem=tmp_path / "a_table")
+    assert r"& 1\_\% $\to$ $<$2$>$ \& \#3 \\" in (tmp_path / "a_table.tex").read_text()
+    page = (tmp_path / "a_table.html").read_text()
+    assert "<title>A table</title>" in page
+    body = body_of(page)
+    assert body.startswith('<div class="scroll">')
+    assert "1_% → &lt;2&gt; &amp; #3" in body
+    assert body.endswith('<p class="note">A note: r &lt; 1.</p>')
+    write_note("No table.", stem=tmp_path / "none")
+    assert (tmp_path / "none.tex").read_text() == "% No table.\n"
+    assert body_of((tmp_path / "none.html").read_text()).strip() == '<p class="note">No table.</p>'
+
+
+def test_columns_say_their_unit():
+    """A share without a unit in its name is a fraction to one reader and percent to another."""
+    both = pd.concat([certified_frame([0, 1], bound=bound) for bound in ("cohen", "pair")], ignore_index=True)
+    by_cohen = by_bound(both, "cohen")
+    shares = true_class_shares(pd.DataFrame([counts_of(), counts_of(number=1)]))
+    found = {
+        "accuracy": accuracy_table(is_certified(by_cohen), by_cohen),
+        "paired": paired_table(shares, ("adds", 1)),
+        "bounds": bounds_table(both),
+        "radius": radius_table(both, ("adds", 1)),
+    }
+    radii = ["cohen", "cohen_difference", "cohen_low", "cohen_high"]
+    radii += [name.replace("cohen", "pair") for name in radii]
+    plain = {"method", "sigma", "votes", "images", "radius_cohen", "radius_pair", *radii}
+    for table in found.values():
+        assert all(name.endswith(("_percent", "_points")) for name in set(table) - plain), list(table)
+    assert found["bounds"].loc[0, ["cohen_percent", "pair_percent", "clean_percent"]].tolist() == [50, 50, 100]
 
 
 def test_gain_of_the_pair_bound():
@@ -185,7 +267,7 @@ def test_gain_of_the_pair_bound():
         [certified_frame([0, 0.2, 0.4]), certified_frame([0.1, 0.2, 0.3], bound="pair")], ignore_index=True
     )
     row = bounds_table(both).iloc[0]
-    assert (row["cohen"], row["pair"], row["clean"]) == (pytest.approx(2 / 3), 1, 1)
+    assert row[["cohen_percent", "pair_percent", "clean_percent"]].tolist() == pytest.approx([200 / 3, 100, 100])
     assert (row["radius_cohen"], row["radius_pair"]) == (pytest.approx(0.2), pytest.approx(0.2))
 
 
@@ -248,12 +330,112 @@ def test_a_run_is_replayed_from_its_ledgers(schedule, tmp_path):
     assert found["number"].tolist() == [5, 6]
     assert found["decided"].tolist() == [True, False]
     assert found["samples"][0] < 200
-    assert found["samples"][1] == PAPER_N0 + PAPER_N, "what is left open counts at the full cost"
+    assert np.isnan(found["samples"][1]), "nobody knows how many an open image needs"
     assert not found["differs"].any()
-    assert found["p_top"].tolist() == [max(row) / 320 for row in counts["counts_estimation"]]
-    [saved] = saving_table(found).to_dict("records")
-    assert (saved["images"], saved["open"], saved["differs"]) == (2, 1, 0)
-    assert saved["saving"] == pytest.approx((PAPER_N0 + PAPER_N) / found["samples"].mean())
-    assert saving_cells(pd.DataFrame([saved])) == {(rs, 0.6): "2x (1 open, 0 differ)"}
+    assert found["margin_points"].tolist() == [100 * abs(a - b) / 320 for a, b in counts["counts_estimation"]]
+    assert found["certified_by_run"].tolist() == (~by_bound(certified, "pair")["abstained"]).tolist()
+    fewer = next(counts.assign(n0=40, n=100).itertuples())
+    assert [len(Recorded(tmp_path)(fewer, stage)) for stage in ("selection", "estimation")] == [40, 100]
     with pytest.raises(LookupError, match=r"image 5 has 0 selection samples of rs on record"):
         replay_all(counts, by_bound(certified, "pair"), tmp_path / "nowhere", alpha=0.05)
+
+
+def replayed(*images, method="adds", votes=1, sigma=0.5):
+    """What `replay_all` returns of a setting; an image is its samples (None: open) and whether the run certifies it."""
+    return pd.DataFrame(
+        {
+            "method": method,
+            "sigma": sigma,
+            "votes": votes,
+            "number": range(len(images)),
+            "samples": [np.nan if samples is None else float(samples) for samples, _ in images],
+            "decided": [samples is not None for samples, _ in images],
+            "margin_points": np.linspace(2, 90, len(images)),
+            "certified_by_run": [certified for _, certified in images],
+            "evaluations_per_sample": 20.0,
+            "differs": [samples == 48 for samples, _ in images],
+        }
+    )
+
+
+SOME = replayed((None, True), (None, False), (48, True), (24, True), (40, False))
+NONE_DECIDED = replayed((None, True), (None, False), method="rs")
+ALL_DECIDED = replayed((1200, True), (24, True), votes=5)
+
+
+def test_samples_needed_are_of_decided_images_only(tmp_path):
+    table = saving_table(pd.concat([SOME, NONE_DECIDED, ALL_DECIDED], ignore_index=True))
+    cells = saving_cells(table)
+    assert cells[Variant("adds", 1), 0.5] == "40 (2 of 5 open)"
+    assert cells[Variant("rs", 1), 0.5] == "- (2 of 2 open)"
+    assert cells[Variant("adds", 5), 0.5] == "612"
+    note = saving_note(table, 0.001)
+    assert "4 of 9 in all. This run's own certificates by pair certify 2 of them, from the very same samples." in note
+    assert "the paper's fixed run spends 11,000" in note
+    assert note.endswith("Decisions that differ from this run's: 1 of 5.")
+    write(table, cells, note=note, stem=tmp_path / "savings")
+    assert "**" not in (tmp_path / "savings.md").read_text()
+    assert "saving" not in set(table), "a factor would need numbers for what is open"
+
+
+@pytest.mark.parametrize(
+    ("table", "told", "untold"), [(NONE_DECIDED, "open", "differ"), (ALL_DECIDED, "differ", "open")]
+)
+def test_notes_tell_only_of_what_there_is(table, told, untold):
+    note = saving_note(saving_table(table), 0.001)
+    assert told in note
+    assert untold not in note
+
+
+@pytest.mark.parametrize(
+    ("parts", "rows"),
+    [
+        ([SOME], ["open", "decided"]),
+        ([ALL_DECIDED], ["decided"]),
+        ([NONE_DECIDED], ["open"]),
+        ([SOME, NONE_DECIDED.assign(sigma=1.0), ALL_DECIDED.assign(sigma=1.0)], ["open", "decided"]),
+    ],
+    ids=["some", "all", "none", "two sigmas"],
+)
+def test_what_is_open_is_drawn_in_a_strip_and_never_at_a_number(parts, rows, tmp_path):
+    table = pd.concat(parts, ignore_index=True)
+    sigmas = table["sigma"].nunique()
+    with look({"font_size": 8, "dpi": 50}):
+        figure = samples_needed.draw(table)
+        figure.savefig(tmp_path / "figure.png")
+    assert len(figure.axes) == len(rows) * sigmas
+    for place, axis in enumerate(figure.axes):
+        name, sigma = rows[place // sigmas], sorted(table["sigma"].unique())[place % sigmas]
+        shown = table[(table["sigma"] == sigma) & (table["decided"] == (name == "decided"))]
+        points = np.concatenate([line.get_xydata() for line in axis.lines])
+        assert sorted(points[:, 0]) == sorted(shown["margin_points"])
+        if name == "decided":
+            assert sorted(points[:, 1]) == sorted(shown["samples"])
+        else:
+            assert (points[:, 1] <= 0).all()
+            labels = [label.get_text() for label in axis.get_yticklabels()]
+            assert labels == ([] if place % sigmas else ["open"])
+
+
+def test_variants_can_be_told_apart_without_colours():
+    variants = [(name, votes) for name in METHODS for votes in (1, 5, 7)]
+    table = pd.concat([replayed((24, True), method=name, votes=votes) for name, votes in variants])
+    with look({"font_size": 8, "dpi": 50}):
+        lines = samples_needed.draw(table).axes[0].lines
+    assert len({(line.get_marker(), line.get_fillstyle()) for line in lines}) == len(variants)
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        (SOME, "decide 3 of 5 points, whose median is 40 samples. They leave 2 open"),
+        (NONE_DECIDED, "decide 0 of 2 points. They leave 2 open"),
+        (ALL_DECIDED, "decide all 2 points; their median is 612 samples."),
+    ],
+    ids=["some", "none", "all"],
+)
+def test_the_caption_of_samples_needed_counts_what_is_shown(table, told):
+    text = samples_needed.caption(table, 0.001)
+    assert told in text
+    assert "at alpha = 0.001" in text
+    assert ("certify 1 of the open ones, from the very same samples" in text) == (not table["decided"].all())

@@ -25,9 +25,9 @@ def images(**radii):
                 "experiment": name,
                 "guidance_scale": 0.2 * (place + 1),
                 **dict.fromkeys(OPTIONS, ""),
-                "certified": 100.0 * (np.array(found) > 0),
+                "certified_percent": 100.0 * (np.array(found) > 0),
                 "radius": found,
-                "p_true": 80.0,
+                "p_true_percent": 80.0,
                 "stop_timestep": 149.0,
             }
         )
@@ -44,6 +44,9 @@ def test_differences_are_paired_with_the_reference():
     assert table.loc["two", "radius_low"] == pytest.approx(0.05, abs=1e-9)
     assert table.loc["one", "radius_difference"] == 0
     assert table.loc["two", "radius"] == pytest.approx(base.mean() + 0.05)
+    shares = {name for name in table if name.startswith(("certified", "p_true"))}
+    assert all(name.endswith(("_percent", "_points")) for name in shares), "their names say their unit"
+    assert {"certified_difference_points", "certified_low_points", "p_true_high_points"} <= shares
 
 
 def test_only_shared_images_are_compared():
@@ -110,6 +113,7 @@ def test_a_series_from_the_command_line(tmp_path):
     table = pd.read_csv(folder / "results/tried/comparison.csv")
     assert table["noise"].tolist() == ["sigma", "timestep"]
     assert set(table["start"]) == {"grid"}
+    assert table["p_true_percent"].between(10, 100).all()
     claims = pd.read_csv(folder / "results/tried/claims.csv")
     assert set(claims["claim"]) == {"noise_by_sigma"}
     assert claims["estimate"].notna().all()

@@ -1,5 +1,5 @@
 # The paper's two tables; what few images can still tell: the true class's probability, two bounds on the same counts; what
-# sequential sampling saves; and the paper's claims with their verdicts.
+# sequential sampling needs; and the paper's claims with their verdicts.
 
 
 rule tables:
@@ -91,16 +91,15 @@ rule savings:
         certificates="<results>/certificates.parquet",
     output:
         multiext("<results>/tables/savings", ".csv", ".md", ".tex"),
-        multiext("<results>/figures/samples_needed", ".pdf", ".csv"),
+        multiext("<results>/figures/samples_needed", ".pdf", ".png", ".csv"),
         table=report(
             "<results>/tables/savings.html",
             caption="../report/savings.rst",
             category="Tables",
-            labels={"table": "saving of sequential sampling"},
+            labels={"table": "samples that sequential sampling needs"},
         ),
-        png=report(
-            "<results>/figures/samples_needed.png",
-            caption="../report/samples_needed.rst",
+        html=report(
+            "<results>/figures/samples_needed.html",
             category="Figures",
             labels={"figure": "samples needed"},
         ),

@@ -1,5 +1,7 @@
 """From certificates to what the paper reports: accuracies, intervals and paired differences."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -30,14 +32,23 @@ def interval(successes: int, trials: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def in_percent(table: pd.DataFrame, shares: Sequence[str], differences: Sequence[str] = ()) -> pd.DataFrame:
+    """Return a table whose shares are in percent, their differences in points, as the columns' names say then."""
+    names = {name: f"{name}_percent" for name in shares} | {name: f"{name}_points" for name in differences}
+    return table.assign(**{name: 100 * table[name] for name in names}).rename(columns=names)
+
+
 def accuracy_table(right: "pd.Series[bool]", certified: pd.DataFrame) -> pd.DataFrame:
-    """Return the share of right images per setting, with its interval: SETTING, images, accuracy, low, high."""
+    """Return per setting how many images are right, in percent with the interval.
+
+    Columns: SETTING, images, accuracy_percent, low_percent, high_percent.
+    """
     grouped = right.groupby([certified[column] for column in SETTING])
     table = grouped.agg(["sum", "size"]).reset_index()
     intervals = [interval(int(row["sum"]), int(row["size"])) for _, row in table.iterrows()]
     table["accuracy"] = table["sum"] / table["size"]
     table["low"], table["high"] = [low for low, _ in intervals], [high for _, high in intervals]
-    return table.rename(columns={"size": "images"}).drop(columns="sum")
+    return in_percent(table.rename(columns={"size": "images"}).drop(columns="sum"), ["accuracy", "low", "high"])
 
 
 def accuracy_steps(certified: pd.DataFrame) -> pd.DataFrame:
@@ -78,7 +89,7 @@ def mean_interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 def paired_table(of_images: pd.DataFrame, reference: tuple[str, int]) -> pd.DataFrame:
-    """Return the mean probability of the true class, and its paired difference to the reference method.
+    """Return the mean probability of the true class (percent), and its paired difference to the reference (points).
 
     Methods share images and, where they can, random numbers: the difference over images is far less noisy
     than either mean.
@@ -89,19 +100,9 @@ def paired_table(of_images: pd.DataFrame, reference: tuple[str, int]) -> pd.Data
         shares = wide[method, sigma, votes].dropna()
         compared = _against(wide, (method, sigma, votes), reference)
         rows.append((method, sigma, votes, len(shares), *mean_interval(shares.to_numpy()), *compared))
-    return pd.DataFrame(
-        rows,
-        columns=[
-            *SETTING,
-            "images",
-            "mean",
-            "low",
-            "high",
-            "difference",
-            "difference_low",
-            "difference_high",
-        ],
-    )
+    means, differences = ["mean", "low", "high"], ["difference", "difference_low", "difference_high"]
+    table = pd.DataFrame(rows, columns=[*SETTING, "images", *means, *differences])
+    return in_percent(table, means, differences)
 
 
 def _against(
@@ -117,8 +118,8 @@ def radius_table(both: pd.DataFrame, reference: tuple[str, int]) -> pd.DataFrame
     """Return per setting the average certified radius by either bound, and its paired difference to the reference.
 
     ``both`` holds the certificates of the same counts by ``cohen`` and by ``pair``. An image that is wrong or abstained
-    from counts 0. By the paper's bound, ``abstained`` is the share of images that are abstained from, ``wrong`` that of
-    images that are certified as another class than their label, missing where labels are.
+    from counts 0. By the paper's bound, ``abstained_percent`` of the images are abstained from, and ``wrong_percent``
+    are certified as another class than their label, missing where labels are.
     """
     by_paper = both[both["bound"] == "cohen"]
     labelled = bool(by_paper["correct"].notna().all())
@@ -132,11 +133,11 @@ def radius_table(both: pd.DataFrame, reference: tuple[str, int]) -> pd.DataFrame
         table[bound] = wide.mean()
         table[[f"{bound}_difference", f"{bound}_low", f"{bound}_high"]] = compared
     table["abstained"], table["wrong"] = shares["abstained"], shares["wrong"] if labelled else np.nan
-    return table.reset_index()
+    return in_percent(table.reset_index(), ["abstained", "wrong"])
 
 
 def bounds_table(both: pd.DataFrame) -> pd.DataFrame:
-    """Return per setting: certified accuracy at r = 0 and mean radius by either bound, beside clean accuracy.
+    """Return per setting: certified accuracy at r = 0 (percent) and mean radius by either bound, and clean accuracy.
 
     ``both`` holds the certificates of the same counts by ``cohen`` and by ``pair``. An image that isn't certified
     rightly counts with radius 0.
@@ -144,7 +145,7 @@ def bounds_table(both: pd.DataFrame) -> pd.DataFrame:
     table = both.assign(certified=is_certified(both), radius=credited_radius(both))
     grouped = table.groupby([*SETTING, "bound"])[["certified", "radius", "top_correct"]].mean()
     wide = grouped.unstack("bound")
-    return pd.DataFrame(
+    found = pd.DataFrame(
         {
             "images": table.groupby(SETTING)["number"].nunique(),
             "cohen": wide["certified", "cohen"],
@@ -153,4 +154,5 @@ def bounds_table(both: pd.DataFrame) -> pd.DataFrame:
             "radius_cohen": wide["radius", "cohen"],
             "radius_pair": wide["radius", "pair"],
         }
-    ).reset_index()
+    )
+    return in_percent(found.reset_index(), ["cohen", "pair", "clean"])

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from adds.registry import OPTIONS, in_order, title
-from adds.results.accuracy import credited_radius, is_certified, mean_interval, true_class_shares
+from adds.results.accuracy import credited_radius, in_percent, is_certified, mean_interval, true_class_shares
 from adds.results.certified import by_bound
 from adds.results.figures.style import TEXT_WIDTH, line
 from adds.sampling.job import KEY, SETTING
@@ -17,9 +17,9 @@ CHANGED = ("guidance_scale", *OPTIONS)
 """What experiments of a series may differ in, as counts record it."""
 
 MEASURES = {
-    "certified": "Certified\nat r = 0 (%)",
+    "certified_percent": "Certified\nat r = 0 (%)",
     "radius": "Mean certified\nradius",
-    "p_true": "Probability of\nthe true class (%)",
+    "p_true_percent": "Probability of\nthe true class (%)",
     "stop_timestep": "Timestep where\nthe budget is spent",
 }
 
@@ -27,19 +27,16 @@ MEASURES = {
 def rows_of(folder: Path, bound: str) -> pd.DataFrame:
     """Return a row per setting and image of an experiment: KEY, what may have been changed, measures, evaluations.
 
-    Shares are in percent. Evaluations are of the diffusion model, per sample.
+    Evaluations are of the diffusion model, per sample.
     """
     certified = by_bound(pd.read_parquet(folder / "certificates.parquet"), bound)
-    rows = certified[[*KEY, *CHANGED]].assign(
-        certified=100.0 * is_certified(certified), radius=credited_radius(certified)
-    )
+    rows = certified[[*KEY, *CHANGED]].assign(certified=is_certified(certified), radius=credited_radius(certified))
     counts = pd.read_parquet(folder / "counts.parquet")
     known = true_class_shares(counts).assign(
-        p_true=lambda shares: 100 * shares["p_true"],
         stop_timestep=counts["stop_timestep"],
         evaluations=counts["evaluations"] / (counts["n0"] + counts["n"]),
     )
-    return rows.merge(known, on=KEY)
+    return in_percent(rows.merge(known, on=KEY), ["certified", "p_true"])
 
 
 def side_by_side(results: Mapping[str, Path], bound: str = "cohen") -> pd.DataFrame:
@@ -51,7 +48,7 @@ def side_by_side(results: Mapping[str, Path], bound: str = "cohen") -> pd.DataFr
 def comparison(images: pd.DataFrame, reference: str) -> pd.DataFrame:
     """Return a row per experiment and setting: means, and paired differences to the reference experiment.
 
-    Differences are over the images that both have, with Student's 95% intervals.
+    Differences are over the images that both have, with Student's 95% intervals; those of percents are points.
     """
     rows = []
     for setting, group in images.groupby(SETTING):
@@ -60,12 +57,18 @@ def comparison(images: pd.DataFrame, reference: str) -> pd.DataFrame:
             row |= {column: own[column].iloc[0] for column in CHANGED}
             row |= {measure: own[measure].mean() for measure in MEASURES}
             other = group[group["experiment"] == reference].set_index("number")
-            for measure in ("certified", "radius", "p_true"):
+            for measure in ("certified_percent", "radius", "p_true_percent"):
                 paired = (own.set_index("number")[measure] - other[measure]).dropna()
                 ends = mean_interval(paired.to_numpy()) if len(paired) else (float("nan"),) * 3
-                row |= dict(zip((f"{measure}_difference", f"{measure}_low", f"{measure}_high"), ends, strict=True))
+                row |= dict(zip(_compared(measure), ends, strict=True))
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _compared(measure: str) -> list[str]:
+    """Return the columns of a measure's difference to the reference and its interval."""
+    name, percent, _ = measure.partition("_percent")
+    return [f"{name}_{end}{'_points' if percent else ''}" for end in ("difference", "low", "high")]
 
 
 def markdown(table: pd.DataFrame, reference: str) -> str:
@@ -79,7 +82,11 @@ def markdown(table: pd.DataFrame, reference: str) -> str:
         at_sigma = table[table["sigma"] == sigma]
         for method, votes in in_order(zip(at_sigma["method"], at_sigma["votes"], strict=True)):
             for _, row in at_sigma[(at_sigma["method"] == method) & (at_sigma["votes"] == votes)].iterrows():
-                cells = [_cell(row, "certified", 1), _cell(row, "radius", 3), _cell(row, "p_true", 1)]
+                cells = [
+                    _cell(row, "certified_percent", 1),
+                    _cell(row, "radius", 3),
+                    _cell(row, "p_true_percent", 1),
+                ]
                 if row["experiment"] == reference:
                     cells = [cell.partition(" ")[0] for cell in cells]
                 spent_at = "" if pd.isna(row["stop_timestep"]) else f"t = {row['stop_timestep']:.0f}"
@@ -96,8 +103,7 @@ def caption(table: pd.DataFrame, reference: str) -> str:
 
 
 def _cell(row: "pd.Series[float]", measure: str, digits: int) -> str:
-    ends = (row[f"{measure}_{end}"] for end in ("difference", "low", "high"))
-    difference, low, high = (f"{value:+.{digits}f}" for value in ends)
+    difference, low, high = (f"{row[column]:+.{digits}f}" for column in _compared(measure))
     return f"{row[measure]:.{digits}f} ({difference} [{low}, {high}])"
 
 

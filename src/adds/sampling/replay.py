@@ -1,8 +1,7 @@
-"""What sequential sampling would have saved: the recorded samples of a fixed run, looked at one chunk at a time.
+"""What sequential sampling would have needed: the recorded samples of a run, looked at one chunk at a time.
 
 Nothing is drawn. Each image's samples are taken from the ledgers in their order, and the stopping rule is asked
-after every few. An image that the recorded samples don't decide counts as if sequential sampling had needed
-everything that the paper's fixed run spends on it, so the saving is never overstated.
+after every few. An image that they don't decide stays open: nobody knows how many it needs, only that it is more.
 """
 
 from collections.abc import Iterable
@@ -90,7 +89,7 @@ def sequence(chunks: Iterable[Chunk], variant: Variant) -> Classes:
 
 
 class Recorded:
-    """The recorded predictions of rows of counts, in the order of their samples."""
+    """The recorded predictions that rows of counts counted, in the order of their samples."""
 
     def __init__(self, store: Path | str) -> None:
         self._ledgers = cache(lambda identity: open_recorded(store, identity))
@@ -105,14 +104,17 @@ class Recorded:
                 f"image {row.number} has {len(classes)} {stage} samples of {row.method} on record, not the {counted} "
                 "that were counted: add --forcerun certify to the command that you ran"
             )
-        return classes
+        # Other experiments with the same samples may have recorded more of them.
+        return classes[:counted]
 
 
 def replay_all(counts: pd.DataFrame, certified: pd.DataFrame, store: Path | str, *, alpha: float) -> pd.DataFrame:
-    """Replay every image and setting: KEY, samples, decided, p_top, evaluations_per_sample, differs.
+    """Replay every image and setting.
 
-    Sampling is to decide r = 0 by the pair bound. ``certified`` holds the run's own certificates by that bound;
-    ``differs`` tells whether the decision is another one: certified or not, and as which class.
+    Columns: KEY, samples (missing where not decided), decided, margin_points, certified_by_run, evaluations_per_sample,
+    differs. Sampling is to decide r = 0 by the pair bound. The margin is the share of the top class among the
+    estimation samples minus the runner-up's. ``certified`` holds the run's own certificates by that bound, from the
+    same samples; ``differs`` tells whether the decision is another one: certified or not, and as which class.
     """
     recorded, size = Recorded(store), paper_size(QUESTION, alpha=alpha)
     verdicts = certified.set_index(KEY)
@@ -121,14 +123,16 @@ def replay_all(counts: pd.DataFrame, certified: pd.DataFrame, store: Path | str,
         selection, estimation = recorded(row, "selection"), recorded(row, "estimation")
         found = replay(selection, estimation, classes=len(row.counts_estimation), sigma=row.sigma, size=size)
         verdict = verdicts.loc[(row.method, row.sigma, row.votes, row.number)]
+        second, first = np.sort(row.counts_estimation)[-2:]
         whole = None if verdict["abstained"] else verdict["prediction"]
         same = (found.about if found.reason == "answered" else None) == whole
         rows.append(
             {
                 **{key: getattr(row, key) for key in KEY},
-                "samples": PAPER_N0 + PAPER_N if found.reason is None else found.samples,
+                "samples": np.nan if found.reason is None else found.samples,
                 "decided": found.reason is not None,
-                "p_top": max(row.counts_estimation) / sum(row.counts_estimation),
+                "margin_points": 100 * (first - second) / sum(row.counts_estimation),
+                "certified_by_run": not verdict["abstained"],
                 "evaluations_per_sample": row.evaluations / (row.n0 + row.n),
                 "differs": found.reason is not None and not same,
             }

@@ -6,7 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from adds.results import tables
 from adds.results.claims.verdict import counted
+from adds.results.page import page
 
 NOTE = (
     "A claim holds when each of its contrasts does (5%), is contradicted when one of them is (5% after Holm over the "
@@ -67,23 +69,10 @@ def contrasts_markdown(rows: pd.DataFrame) -> str:
 
 def latex(claims: pd.DataFrame) -> str:
     """Write a row per claim as a LaTeX tabular in booktabs style."""
-    head = [
-        r"\begin{tabular}{p{0.5\linewidth}ll}",
-        r"\toprule",
-        r"claim & verdict & contrasts that hold \\",
-        r"\midrule",
-    ]
-    rows = [
-        rf"{_plain(claim['text'])} & {claim['verdict']} & {claim['contrasts_holds']} of {claim['contrasts']} \\"
-        for _, claim in claims.iterrows()
-    ]
-    return "\n".join([f"% {counted(claims)}. {NOTE}", *head, *rows, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def _plain(text: str) -> str:
-    for sign in "%&_#":
-        text = text.replace(sign, f"\\{sign}")
-    return text
+    held = [f"{claim['contrasts_holds']} of {claim['contrasts']}" for _, claim in claims.iterrows()]
+    shown = claims[["text", "verdict"]].assign(held=held).set_axis(["claim", "verdict", "contrasts that hold"], axis=1)
+    tabular = tables.latex(shown.style.hide(axis="index"), r"p{0.5\linewidth}ll")
+    return f"% {counted(claims)}. {NOTE}\n{tabular}"
 
 
 COLOURS = {"holds": "#1b7837", "contradicted": "#b2182b", "undecided": "#666"}
@@ -91,18 +80,20 @@ COLOURS = {"holds": "#1b7837", "contradicted": "#b2182b", "undecided": "#666"}
 
 def html(claims: pd.DataFrame, contrasts: pd.DataFrame) -> str:
     """Write a page of its own, for the report: every claim with its verdict, its contrasts folded below it."""
-    cell = "td,th{padding:.3em .7em;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}"
-    style = f"body{{font-family:sans-serif;margin:2em}}table{{border-collapse:collapse}}{cell}"
-    rows = ["<tr><th>verdict</th><th>claim</th><th>why</th></tr>"]
+    rows = []
     for _, claim in claims.iterrows():
-        own = contrasts[contrasts["claim"] == claim["claim"]]
+        own = [_cells(row) for row in contrasts[contrasts["claim"] == claim["claim"]].itertuples()]
+        # In one line: pandas would show a cell's line breaks as \n.
+        table = pd.DataFrame(own, columns=CONTRAST).to_html(index=False, border=0).replace("\n", "")
         mark = f'<b style="color:{COLOURS[claim["verdict"]]}">{claim["verdict"]}</b>'
-        text = f"{escape(claim['text'])} <small>({escape(claim['where'])}; paper: {escape(claim['paper'])})</small>"
-        folded = f"<details><summary>{escape(reason(claim))}</summary>{_contrasts_html(own)}</details>"
-        rows.append(f"<tr><td>{mark}</td><td>{text}</td><td>{folded}</td></tr>")
-    head = f'<meta charset="utf-8"><title>Claims</title><style>{style}</style>'
-    body = f"<h3>{escape(counted(claims))}</h3><table>\n" + "\n".join(rows) + f"\n</table><p>{escape(NOTE)}</p>"
-    return f"<!DOCTYPE html><html><head>{head}</head><body>{body}</body></html>\n"
+        source = f"<small>({escape(claim['where'])}; paper: {escape(claim['paper'])})</small>"
+        # Else unfolded contrasts would leave it no room.
+        text = f'<div style="min-width:20rem">{escape(claim["text"])} {source}</div>'
+        folded = f"<details><summary>{escape(reason(claim))}</summary>{table}</details>"
+        rows.append((mark, text, folded))
+    table = pd.DataFrame(rows, columns=["verdict", "claim", "why"]).to_html(index=False, border=0, escape=False)
+    body = f'<p><b>{escape(counted(claims))}.</b></p>\n<div class="scroll">\n{table}\n</div>'
+    return page("Claims", f'{body}\n<p class="note">{escape(NOTE)}</p>')
 
 
 CONTRAST = (
@@ -141,12 +132,6 @@ def _cells(row: Any) -> tuple[str, ...]:
         _told(row.smallest_seen, ".2g") if open_ else "",
         _told(row.images_needed, ",.0f") if open_ else "",
     )
-
-
-def _contrasts_html(rows: pd.DataFrame) -> str:
-    head = "".join(f"<th>{name}</th>" for name in CONTRAST)
-    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in _cells(row)) for row in rows.itertuples())
-    return f"<table><tr>{head}</tr>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
 def _told(value: float | None, form: str) -> str:
