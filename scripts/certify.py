@@ -4,6 +4,11 @@ import time
 
 STARTED = time.perf_counter()  # before the imports, which are a part of the job
 
+from adds.machine.logs import configure_logging, stop_on_signals, telling_when_stopped
+
+if __name__ == "__main__":  # imports take a second in which Ctrl-C may come, too
+    stop_on_signals()
+
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +19,6 @@ import pandas as pd
 import adds
 from adds.data.images import Images, Picture
 from adds.machine.devices import Device, claim_device
-from adds.machine.logs import configure_logging, exit_when_terminated
 from adds.models.weights import checksums
 from adds.registry import METHODS, Stage, Variant
 from adds.sampling.job import Counter, Draw, refuse_to_draw, run_job, whole_identity
@@ -130,5 +134,5 @@ if __name__ == "__main__":
         snakemake.log[0],
         "certify {method} sigma={sigma} votes={votes} shard={shard}".format(**snakemake.wildcards),
     )
-    exit_when_terminated("samples up to the last chunk are on disk; the job goes on from there when it runs again")
-    main(snakemake.params.job, snakemake.params.machine, snakemake.input, snakemake.output.counts)
+    with telling_when_stopped():
+        main(snakemake.params.job, snakemake.params.machine, snakemake.input, snakemake.output.counts)

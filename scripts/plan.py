@@ -2,9 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from adds.machine.logs import configure_logging
+from adds.monitor.estimate import evaluations_per_sample
+
+
+def main(plan: dict[str, Any], output: Path) -> None:
+    for setting in plan["settings"]:
+        setting["evaluations"] = evaluations_per_sample(setting, plan["chain"])
+    output.write_text(json.dumps(plan) + "\n")
+
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "plan")
-    Path(snakemake.output[0]).write_text(json.dumps(snakemake.params.plan) + "\n")
+    main(snakemake.params.plan, Path(snakemake.output[0]))

@@ -1,36 +1,86 @@
-"""One way of logging for every job: to its log file and to the terminal, uncaught errors included."""
+"""One way of logging for every job: to its log file and to the terminal, uncaught errors and interrupts included."""
 
+import contextlib
 import logging
+import os
+import platform
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
+
+WATCHED = "ADDS_WATCHED"
+"""The environment variable that names the machine on whose terminal a run is shown as a whole (`adds.monitor.watch`)."""
+
+INTERRUPTED = "interrupted"
+"""What the log of a job says that was stopped from outside, for `adds.monitor.status`."""
+
+CLEAR = "\r\x1b[K"
+"""Takes a line of progress off the terminal, so that what follows stands alone."""
+
+
+def watched() -> bool:
+    """Tell whether somebody shows the run as a whole: then a job leaves the terminal alone, apart from warnings.
+
+    A job on another machine isn't seen there; its terminal is the file of a scheduler, and plain.
+    """
+    return os.environ.get(WATCHED) == platform.node()
 
 
 def configure_logging(path: Path | str, name: str) -> None:
-    """Log to ``path`` and to stderr under the job's ``name``; the last words of a failed job reach both."""
+    """Log to ``path`` and to stderr under the job's ``name``; the last words of a failed job reach both.
+
+    Details (DEBUG), a line for every image for instance, are for the file only.
+    """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    logging.basicConfig(
-        level=logging.WARNING,
-        format=f"%(asctime)s %(levelname)s {name}: %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-        handlers=[logging.FileHandler(path), logging.StreamHandler(sys.stderr)],
-        force=True,
-    )
-    logging.getLogger("adds").setLevel(logging.INFO)
+    text = f"%(asctime)s %(levelname)s {name}: %(message)s"
+    file, terminal = logging.FileHandler(path), logging.StreamHandler(sys.stderr)
+    terminal.setLevel(logging.WARNING if watched() else logging.INFO)
+    clear = CLEAR if watched() and sys.stderr.isatty() else ""
+    file.setFormatter(logging.Formatter(text, "%Y-%m-%d %H:%M:%S"))
+    terminal.setFormatter(logging.Formatter(clear + text, "%Y-%m-%d %H:%M:%S"))
+    logging.basicConfig(level=logging.WARNING, handlers=[file, terminal], force=True)
+    logging.getLogger("adds").setLevel(logging.DEBUG)
     logging.captureWarnings(True)
 
     def log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        logging.getLogger().critical("%s: %s", kind.__name__, error, exc_info=(kind, error, trace))
+        if issubclass(kind, KeyboardInterrupt):
+            logging.getLogger("adds").info(INTERRUPTED)
+        else:
+            logging.getLogger().critical("%s: %s", kind.__name__, error, exc_info=(kind, error, trace))
 
     sys.excepthook = log_uncaught
 
 
-def exit_when_terminated(saved: str) -> None:
-    """On SIGTERM (a scheduler wants the node back) say what is ``saved`` and exit at once, as killed."""
+class Stopped(SystemExit):
+    """Ctrl-C, or a scheduler that wants the node back: the end of a job, without a traceback.
 
-    def stop(*_: object) -> None:
-        logging.getLogger("adds").warning("terminated: %s", saved)
-        sys.exit(128 + signal.SIGTERM)
+    Whoever knows how far the job had come adds it to ``how_far``.
+    """
 
-    signal.signal(signal.SIGTERM, stop)
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.how_far = ""
+
+
+def stop_on_signals() -> None:
+    """Raise `Stopped` on SIGINT and SIGTERM, once: a second one doesn't disturb the last words."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_IGN)
+        raise Stopped(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+@contextlib.contextmanager
+def telling_when_stopped() -> Iterator[None]:
+    """Leave a line in the log where what is done inside is stopped from outside."""
+    try:
+        yield
+    except Stopped as stopped:
+        logging.getLogger("adds").info("%s%s", INTERRUPTED, stopped.how_far)
+        raise

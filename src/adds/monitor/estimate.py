@@ -21,7 +21,7 @@ from adds.methods.base import Query, Work, method
 from adds.models.pipeline import classifier_kind
 from adds.models.unet import build_unet
 from adds.monitor.expected import expected_samples
-from adds.registry import in_order, title
+from adds.registry import OPTIONS, in_order, title
 from adds.sampling.job import SETTING
 from adds.sampling.replay import PAPER_N, PAPER_N0
 from adds.sampling.stopping import LABEL_QUESTIONS, Certified, Question, SampleSize, Stop
@@ -52,6 +52,18 @@ def operations_of(networks: Mapping[str, Any]) -> Work:
         return Work(of_unet, 0)
     network, size = found
     return Work(of_unet, operations(network, torch.empty(size, device="meta")))
+
+
+def evaluations_per_sample(setting: Mapping[str, Any], chain: Mapping[str, Any]) -> float:
+    """Return how many evaluations of any network a sample takes, of a setting as a plan lists it."""
+    identity = setting["identity"]
+    schedule = Schedule.named(chain["schedule"], chain["timesteps"])
+    grid = schedule.respaced(evenly_spaced(chain["steps"], len(schedule)))
+    options = {option: identity[option] for option in OPTIONS if option in identity}
+    scale, readers = identity.get("guidance_scale", 0.0), identity.get("readers", {})
+    query = Query(identity["sigma"], setting["votes"], scale, options, readers)
+    work = method(setting["method"]).work(schedule, grid, query)
+    return float(work.diffusion + work.classifier)
 
 
 def read_counts(files: Iterable[Path | str]) -> pd.DataFrame:

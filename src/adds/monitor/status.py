@@ -1,4 +1,4 @@
-"""How a run is going, seen from outside: jobs, images, samples per second, time left.
+"""How a run is going, seen from outside: jobs, samples, samples per second, time left.
 
     python -m adds.monitor.status [EXPERIMENT]
 
@@ -8,20 +8,25 @@ cluster that sees the folder.
 
 import argparse
 import json
+import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from adds.machine.logs import INTERRUPTED
 from adds.registry import title
-from adds.sampling.job import LEDGER_IS
+from adds.sampling.job import LEDGER_IS, PER_IMAGE, of_samples
 
-State = Literal["done", "running", "failed", "waiting"]
+State = Literal["done", "running", "interrupted", "failed", "waiting"]
+STATES: tuple[State, ...] = ("done", "running", "interrupted", "failed", "waiting")
 
 FRESH_SECONDS = 900
 """A job whose files haven't changed for so long is not running any more."""
+
+STOPPED = re.compile(rf" INFO [^:]*: ({INTERRUPTED}\b.*)")
 
 
 @dataclass(frozen=True)
@@ -34,20 +39,29 @@ class Job:
     shard: str
     images: int
     leads: bool
+    evaluations: float = 1.0
+    """What a sample costs, in evaluations of a network: a guess for as long as nothing has been measured."""
 
     @property
     def name(self) -> str:
         """How the job is called."""
         return f"{title(self.method, self.votes)}, sigma {self.sigma}, shard {self.shard}"
 
+    @property
+    def setting(self) -> tuple[str, str, int]:
+        """What it shares with the jobs of other shards."""
+        return self.method, self.sigma, self.votes
+
 
 @dataclass(frozen=True)
 class Progress:
-    """What is on disk of a job: images whose counts are known, samples drawn, and the seconds they took."""
+    """What is on disk of a job: finished images and their samples, samples drawn, and the seconds they took."""
 
     job: Job
     state: State
-    images: int
+    images: int = 0
+    needed: int = 0
+    """Samples that the finished images needed, drawn by this job or by another."""
     samples: int = 0
     seconds: float = 0.0
     last_line: str = ""
@@ -56,7 +70,15 @@ class Progress:
 def jobs_of(plan: Mapping[str, Any]) -> list[Job]:
     """Return all jobs of a plan, as the workflow wrote it when it started."""
     return [
-        Job(setting["method"], setting["sigma"], setting["votes"], shard, images, setting["leads"])
+        Job(
+            setting["method"],
+            setting["sigma"],
+            setting["votes"],
+            shard,
+            images,
+            setting["leads"],
+            setting.get("evaluations", 1.0),
+        )
         for setting in plan["settings"]
         for shard, images in plan["shards"].items()
     ]
@@ -78,74 +100,127 @@ def recorded(ledger: Path) -> tuple[int, float, float]:
 
 
 def progress_of(job: Job, results: Path, logs: Path, now: float) -> Progress:
-    """Tell a job's state from its counts, its log, and the ledger that the log names."""
+    """Tell a job's state from its counts, its log, and the ledger that the log names.
+
+    A log holds every attempt; the last one begins where it names its ledger.
+    """
     place = f"{job.method}/sigma{job.sigma}/votes{job.votes}/{job.shard}"
-    if (results / "counts" / f"{place}.parquet").exists():
-        return Progress(job, "done", job.images)
+    done = (results / "counts" / f"{place}.parquet").exists()
     log = logs / "certify" / f"{place}.log"
     if not log.exists():
-        return Progress(job, "waiting", 0)
-    text = log.read_text(errors="replace")
-    named = re.findall(rf"{LEDGER_IS} (.*)", text)
-    samples, seconds, changed = recorded(Path(named[-1])) if named else (0, 0.0, 0.0)
-    told = re.findall(r"\((\d+) of \d+\)", text)
-    images = int(told[-1]) if told else 0
-    errors = [line for line in text.splitlines() if " CRITICAL " in line or ": terminated: " in line]
-    if errors:
-        return Progress(job, "failed", images, samples, seconds, errors[-1])
+        return Progress(job, "done", job.images) if done else Progress(job, "waiting")
+    *_, text = log.read_text(errors="replace").rpartition(LEDGER_IS)
+    samples, seconds, changed = recorded(Path(text.partition("\n")[0].strip()))
+    told = [[int(number) for number in found] for found in PER_IMAGE.findall(text)]
+    images, needed = told[-1][0] if told else 0, sum(n + n0 for _, n, n0 in told)
+    if done:
+        return Progress(job, "done", job.images, needed if images == job.images else 0, samples, seconds)
+    found = images, needed, samples, seconds
+    if errors := [line for line in text.splitlines() if " CRITICAL " in line]:
+        return Progress(job, "failed", *found, errors[-1])
+    if stopped := STOPPED.findall(text):
+        return Progress(job, "interrupted", *found, stopped[-1])
     running = now - max(changed, log.stat().st_mtime) < FRESH_SECONDS
-    return Progress(job, "running" if running else "waiting", images, samples, seconds)
+    return Progress(job, "running" if running else "waiting", *found)
 
 
-def hours(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Write a duration for people."""
+    if seconds < 90:
+        return f"{10 * math.ceil(seconds / 10)} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
-def seconds_left(found: list[Progress], samples_per_image: int) -> float | None:
-    """Return how long the jobs that running ones would take if they shared all that is left, or None if unknown.
+@dataclass(frozen=True)
+class Outlook:
+    """How far sampling is, and how long it is going to take: counted for jobs that draw, as others only read.
 
-    Jobs that read their family's samples take hardly any time and are left out.
+    ``total`` is the number of samples in all, ``at_most`` where nothing is known yet of how early images stop.
+    ``seconds`` are those left if the running jobs shared all that is left; None where nothing has been measured.
     """
-    measured = [job for job in found if job.seconds]
-    running = sum(job.state == "running" for job in found)
-    if not measured or not running:
-        return None
-    mean = sum(job.seconds for job in measured) / sum(job.samples for job in measured)
-    left = 0.0
+
+    samples: int
+    total: int
+    at_most: bool
+    about: bool
+    rate: float
+    seconds: float | None
+
+    def __str__(self) -> str:
+        total = f"about {self.total:,}" if self.about and not self.at_most else f"{self.total:,}"
+        text = f"{self.samples:,} of {'at most ' if self.at_most else ''}{total} samples"
+        if self.seconds is None:
+            return text
+        most = "at most" if self.at_most else "about"
+        return f"{text}; {self.rate:,.1f} per second; {most} {duration(self.seconds)} of sampling left"
+
+
+def outlook(plan: Mapping[str, Any], found: Iterable[Progress]) -> Outlook:
+    """Look ahead. In sequential mode an image is taken to need what finished ones of its setting did, on average.
+
+    Where none of its setting has finished, those of all settings stand in, and where none has at all, the most that an
+    image may need. A setting whose speed nobody has measured is taken to run at that of the others, per evaluation.
+    """
+    drawing = [progress for progress in found if progress.job.leads]
+    most, sequential = plan["n0"] + plan["n"], plan["mode"] == "sequential"
+    means = _means(drawing) if sequential else {}
+    costs = _costs(drawing)
+    samples, total, left = 0, 0, 0.0
+    for progress in drawing:
+        job = progress.job
+        each = means.get(job.setting, means.get(None, most))
+        drawn = min(max(progress.samples, progress.needed), job.images * most)
+        if progress.state == "done":
+            drawn = progress.needed or round(job.images * each)
+        wanted = drawn if progress.state == "done" else max(drawn, progress.needed + each * (job.images - progress.images))
+        samples, total = samples + drawn, total + round(wanted)
+        left += (wanted - drawn) * costs.get(job.setting, job.evaluations * costs.get(None, 0.0))
+    running = [progress for progress in drawing if progress.state == "running"]
+    rate = sum(progress.samples / progress.seconds for progress in running if progress.seconds)
+    seconds = left / len(running) if running and costs else None
+    return Outlook(samples, total, sequential and not means, sequential, rate, seconds)
+
+
+def _means(found: Iterable[Progress]) -> dict[tuple[str, str, int] | None, float]:
+    """Return the samples that a finished image needed on average: by setting, and in all under None."""
+    sums: dict[tuple[str, str, int] | None, tuple[int, int]] = {}
     for progress in found:
-        if progress.state != "done" and progress.job.leads:
-            each = progress.seconds / progress.samples if progress.samples else mean
-            left += each * max(0, progress.job.images * samples_per_image - progress.samples)
-    return left / running
+        if progress.needed:
+            for key in (progress.job.setting, None):
+                images, needed = sums.get(key, (0, 0))
+                sums[key] = images + progress.images, needed + progress.needed
+    return {key: needed / images for key, (images, needed) in sums.items()}
+
+
+def _costs(found: Iterable[Progress]) -> dict[tuple[str, str, int] | None, float]:
+    """Return measured seconds per sample by setting, and per evaluation under None."""
+    sums: dict[tuple[str, str, int] | None, tuple[float, float]] = {}
+    for progress in found:
+        if progress.seconds:
+            for key, evaluations in ((progress.job.setting, 1.0), (None, progress.job.evaluations)):
+                samples, seconds = sums.get(key, (0.0, 0.0))
+                sums[key] = samples + progress.samples * evaluations, seconds + progress.seconds
+    return {key: seconds / samples for key, (samples, seconds) in sums.items()}
 
 
 def report(plan: Mapping[str, Any], found: list[Progress]) -> str:
     """Write the state of a run for the terminal."""
-    by_state: dict[State, list[Progress]] = {"done": [], "running": [], "failed": [], "waiting": []}
-    for progress in found:
-        by_state[progress.state].append(progress)
+    by_state = {state: [progress for progress in found if progress.state == state] for state in STATES}
     images = sum(progress.images for progress in found)
     lines = [
         f"{plan['experiment']}: {len(by_state['done'])} of {len(found)} jobs done, "
-        + ", ".join(f"{len(by_state[state])} {state}" for state in ("running", "failed", "waiting")),
-        f"images certified: {images:,} of {sum(progress.job.images for progress in found):,}",
+        + ", ".join(f"{len(by_state[state])} {state}" for state in STATES[1:]),
+        f"image-method pairs finished: {images:,} of {sum(progress.job.images for progress in found):,}",
     ]
-    samples_per_image = plan["n0"] + plan["n"]
-    rate = sum(job.samples / job.seconds for job in by_state["running"] if job.seconds)
+    each = plan["n0"] + plan["n"]
     for progress in by_state["running"]:
-        total = progress.job.images * samples_per_image
-        lines.append(
-            f"  running: {progress.job.name}: {progress.samples:,} of {total:,} samples, image "
-            f"{min(progress.images + 1, progress.job.images)} of {progress.job.images}"
-        )
-    lines += [f"  failed:  {job.job.name}: {job.last_line}" for job in by_state["failed"]]
-    left = seconds_left(found, samples_per_image)
-    if left is not None:
-        most = "at most " if plan["mode"] == "sequential" else "about "
-        lines.append(f"{rate:,.1f} samples per second; {most}{hours(left)} left at this rate")
-    return "\n".join(lines)
+        job = progress.job
+        so_far = of_samples(progress.samples, job.images * each, at_most=plan["mode"] == "sequential")
+        lines.append(f"  running: {job.name}: {so_far}, image {min(progress.images + 1, job.images)} of {job.images}")
+    lines += [f"  {progress.job.name}: {progress.last_line}" for progress in by_state["interrupted"]]
+    lines += [f"  failed:  {progress.job.name}: {progress.last_line}" for progress in by_state["failed"]]
+    return "\n".join([*lines, str(outlook(plan, found))])
 
 
 def main() -> None:

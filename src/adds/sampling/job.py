@@ -3,10 +3,12 @@
 Needs no torch: a job whose family has drawn all its samples already is done before torch would have been imported.
 """
 
+import contextlib
 import logging
 import platform
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Protocol
@@ -19,6 +21,7 @@ from tqdm import tqdm
 from adds.data.images import Images, Picture
 from adds.experiment import short_hash
 from adds.machine.devices import Device
+from adds.machine.logs import Stopped, watched
 from adds.registry import OPTIONS, Stage, Variant
 from adds.sampling.first import FirstSamples
 from adds.sampling.ledger import Chunk, FamilyLedgers
@@ -39,6 +42,9 @@ RAISED_CAP = "raised cap"
 
 Progress = Callable[[int], None]
 """Called with the number of samples that have just been counted."""
+
+PER_IMAGE = re.compile(r"\((\d+) of \d+\): .* of (\d+) samples after (\d+) that chose the class,")
+"""What a job logs of a finished image (`_tell`): its place, and its samples of both stages."""
 
 
 class Draw(Protocol):
@@ -210,12 +216,13 @@ def run_job(
     """Count the samples of every image and return a row for each; ``device`` is for the record."""
     rows = []
     logger.info("%s %s", LEDGER_IS, ledgers.path)
+    done = HowFar(total=len(images) * (size.n0 + size.n), at_most=size.stop is not None)
+    if counter.draw is not refuse_to_draw:
+        _tell_where_it_goes_on(ledgers, images, size, done)
     sigma, (method, votes) = identity["sigma"], counter.variant
-    name = f"{method} sigma={sigma:g} votes={votes}"
-    interval = 1 if sys.stderr.isatty() else 30
-    with tqdm(total=len(images) * (size.n0 + size.n), desc=name, unit="sample", mininterval=interval) as bar:
+    with _telling(done, f"{method} sigma={sigma:g} votes={votes}") as progress:
         for position, picture in enumerate(images, start=1):
-            sources = {"ledgers": ledgers, "progress": bar.update}
+            sources = {"ledgers": ledgers, "progress": progress}
             selection = select(counter, picture, size, **sources)
             about = label_of(picture) if size.asks_label else int(selection.counts.argmax())
             cap = "cap" if not size.asks_label or ledgers.fix_cap(picture, size.n) else RAISED_CAP
@@ -227,7 +234,7 @@ def run_job(
                 first=size.in_any_case(counter.chunk_size),
                 **sources,
             )
-            bar.total -= size.n0 + size.n - selection.samples - estimation.samples
+            done.total -= size.n0 + size.n - selection.samples - estimation.samples
             rows.append(
                 {
                     "method": method,
@@ -248,20 +255,63 @@ def run_job(
                     **provenance(identity, device),
                 }
             )
-            _tell(picture, estimation, f"{position} of {len(images)}", rows[-1]["seconds"])
+            _tell(picture, selection, estimation, f"{position} of {len(images)}", rows[-1]["seconds"])
     return pd.DataFrame(rows).astype({"label": "Int64"})
 
 
-def _tell(picture: Picture, estimation: Tally, place: str, seconds: float) -> None:
-    """Log how an image went."""
+@dataclass
+class HowFar:
+    """How many samples a job has counted, of how many in all (at most, where sampling may stop earlier)."""
+
+    total: int
+    at_most: bool
+    samples: int = 0
+
+    def __str__(self) -> str:
+        return of_samples(self.samples, self.total, at_most=self.at_most)
+
+
+def of_samples(samples: int, total: int, *, at_most: bool) -> str:
+    """Say how far sampling is, for people."""
+    return f"{samples:,} of {'at most ' if at_most else ''}{total:,} samples"
+
+
+def _tell_where_it_goes_on(ledgers: FamilyLedgers, images: Images, size: SampleSize, done: HowFar) -> None:
+    """Log what an earlier run has drawn already."""
+    found = ledgers.on_record(images, {"selection": 0 if size.asks_label else size.n0, "estimation": size.n})
+    if found:
+        logger.info("going on from %s on record", of_samples(found, done.total, at_most=done.at_most))
+
+
+@contextlib.contextmanager
+def _telling(done: HowFar, name: str) -> Iterator[Progress]:
+    """Count samples, on a bar that nobody else shows; say how far it was where the job is stopped."""
+    interval = 1 if sys.stderr.isatty() else 30
+    with tqdm(total=done.total, desc=name, unit="sample", mininterval=interval, disable=watched()) as bar:
+
+        def progress(samples: int) -> None:
+            done.samples += samples
+            bar.total = done.total
+            bar.update(samples)
+
+        try:
+            yield progress
+        except Stopped as stopped:
+            stopped.how_far = f" after {done}; the same command goes on from there"
+            raise
+
+
+def _tell(picture: Picture, selection: Tally, estimation: Tally, place: str, seconds: float) -> None:
+    """Log how an image went, as `PER_IMAGE` reads it."""
     shown = int(estimation.counts.argmax()) if picture.label is None else picture.label
-    logger.info(
-        "image %d (%s): %s %s has %.1f%% of %d samples, %.1f s",
+    logger.debug(
+        "image %d (%s): %s %s has %.1f%% of %d samples after %d that chose the class, %.1f s",
         picture.number,
         place,
         "class" if picture.label is None else "true class",
         picture.class_name or shown,
         100 * estimation.counts[shown] / estimation.samples,
         estimation.samples,
+        selection.samples,
         seconds,
     )

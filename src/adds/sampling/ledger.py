@@ -306,6 +306,16 @@ class FamilyLedgers:
         found = [chunk for ledger in self._opened.values() for chunk in ledger.chunks(*image, stage)]
         return sorted(found, key=lambda chunk: chunk.first_sample)
 
+    def on_record(self, pictures: Iterable[Picture], limits: Mapping[Stage, int]) -> int:
+        """Return how many of the first samples of each stage the job's own ledger and its leader's hold."""
+        self.search(to_write=False)
+        found = 0
+        for picture in pictures:
+            for stage, limit in limits.items():
+                ends = (chunk.first_sample + len(chunk) for chunk in self.chunks(picture, stage))
+                found += min(limit, max(ends, default=0))
+        return found
+
     def append(self, chunk: Chunk) -> None:
         """Write a chunk to the job's own ledger, which `search` has opened for writing."""
         self._opened[self.path].append(chunk)
