@@ -64,7 +64,7 @@ def verdicts(claims: pd.DataFrame) -> str:
         for kind in kinds[:2]
         for row in found[found["claim_verdict"] == kind].itertuples()
     ]
-    rest = '<p><a href="#claims">All claims, with what decided them and what would decide the others</a></p>'
+    rest = '<p><a href="#tables-claims">All claims, with what decided them and what would decide the others</a></p>'
     return f"<p>Of {len(found)} claims of the paper: {told}</p><ul>{''.join(decided)}</ul>{rest}"
 
 
@@ -80,8 +80,10 @@ def made_by(provenance: Mapping[str, Any], config: str) -> str:
     return f'<div class="scroll"><table>{table}</table></div>{folded}'
 
 
-def _section(name: str, content: str, level: int = 2) -> str:
-    return f'<section id="{escape(name)}"><h{level}>{escape(heading(name))}</h{level}>{content}</section>'
+def _section(heading: str, content: str, level: int = 2, name: str = "") -> str:
+    """Return a part of the page, which links find by its name or heading."""
+    anchor = escape((name or heading).replace(" ", "-"))
+    return f'<section id="{anchor}"><h{level}>{escape(heading)}</h{level}>{content}</section>'
 
 
 def _shown(results: Path, folder: str, name: str) -> str:
@@ -89,7 +91,7 @@ def _shown(results: Path, folder: str, name: str) -> str:
     suffixes = ("pdf", "png", "csv") if folder == "figures" else ("csv", "md", "tex")
     links = " · ".join(f'<a href="{folder}/{name}.{suffix}">{suffix}</a>' for suffix in suffixes)
     body = body_of((results / folder / f"{name}.html").read_text())
-    return _section(name, f'{body}<p class="files">{links}</p>', level=3)
+    return _section(heading(name), f'{body}<p class="files">{links}</p>', level=3, name=f"{folder}-{name}")
 
 
 STYLE = """<style>
@@ -108,25 +110,21 @@ def report(
     claims: pd.DataFrame | None,
     provenance: Mapping[str, Any],
     config: str,
+    explorer: bool,
 ) -> str:
     """Return the page: verdicts, what comes ``first``, what was run on what, how to read it, then the other ``parts``.
 
     What is shown is named by folder and name: ("tables", "certified_accuracy").
     """
-    names = ["Result", "What was run", "How to read it", *parts]
-    nav = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in names)
-    links = (
-        '<a href="explorer.html">Explore the images one by one</a> · <a href="certificates.csv">every certificate</a>'
-    )
-    shown = "".join(_shown(results, *entry) for entry in first)
+    links = ['<a href="explorer.html">Explore the images one by one</a>'] if explorer else []
+    links.append('<a href="certificates.csv">Every certificate</a>')
     decided = "" if claims is None else verdicts(claims)
-    body = [
-        f"{STYLE}<h1>{escape(title)}</h1><p>{escape(facts)}</p><nav>{nav}</nav>",
-        f'<section id="Result"><h2>Result</h2>{decided}<p>{links}</p>{shown}</section>',
-        f'<section id="What was run"><h2>What was run</h2>{made_by(provenance, config)}</section>',
-        f'<section id="How to read it"><h2>How to read it</h2><p class="note">{escape(HOW_TO_READ)}</p></section>',
-    ]
-    for part, entries in parts.items():
-        content = "".join(_shown(results, *entry) for entry in entries)
-        body.append(f'<section id="{escape(part)}"><h2>{escape(part)}</h2>{content}</section>')
-    return page(title, "\n".join(body))
+    sections = {
+        "Result": f"{decided}<p>{' · '.join(links)}</p>" + "".join(_shown(results, *entry) for entry in first),
+        "What was run": made_by(provenance, config),
+        "How to read it": f'<p class="note">{escape(HOW_TO_READ)}</p>',
+        **{part: "".join(_shown(results, *entry) for entry in entries) for part, entries in parts.items()},
+    }
+    nav = "".join(f'<a href="#{escape(name.replace(" ", "-"))}">{escape(name)}</a>' for name in sections)
+    head = f"{STYLE}<h1>{escape(title)}</h1><p>{escape(facts)}</p><nav>{nav}</nav>"
+    return page(title, "\n".join([head, *(_section(name, content) for name, content in sections.items())]))
