@@ -58,7 +58,8 @@ def verdicts(claims: pd.DataFrame) -> str:
     found = claims.drop_duplicates("claim")
     numbers = Counter(found["claim_verdict"])
     kinds = ("holds", "contradicted", "undecided")
-    told = " · ".join(f'<b class="{kind}">{numbers[kind]} {kind}</b>' for kind in kinds)
+    words = {"holds": "holds" if numbers["holds"] == 1 else "hold"}
+    told = " · ".join(f'<b class="{kind}">{numbers[kind]} {words.get(kind, kind)}</b>' for kind in kinds)
     decided = [
         f'<li><b class="{row.claim_verdict}">{row.claim_verdict}</b>: {escape(row.text)}</li>'
         for kind in kinds[:2]
@@ -95,7 +96,7 @@ def _shown(results: Path, folder: str, name: str) -> str:
 
 
 STYLE = """<style>
-nav a { margin-right: 1em } section { margin-top: 1.2rem } .files { font-size: 13px; margin-top: -1rem }
+nav a { margin-right: 1em } section { margin-top: 1.2rem } .files { font-size: 13px; margin-top: -.6rem }
 .holds { color: #1b7837 } .contradicted { color: #b2182b } .undecided { color: #666 } pre { font-size: 12px }
 </style>"""
 
