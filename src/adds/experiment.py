@@ -35,8 +35,8 @@ Model = Literal["images", "compiled"] | Network
 LEDGERS = "results/ledger"
 """The store of samples, for all experiments."""
 
-DETAILED, DETAIL_IMAGES, DETAIL_SAMPLES = ("carlini", "adds"), 24, 8
-"""The methods whose denoised images are measured for the claims about detail; how many images, and samples of each."""
+DETAILED, DETAIL_SAMPLES = ("carlini", "adds"), 4
+"""The methods whose denoised images are measured for the claims about detail, and samples of every image."""
 
 PAPER_FIGURES = ("pipeline", "runtime", "vote_distribution", "denoised")
 """The paper's figures in its order, beside its curves of certified accuracy."""
@@ -610,7 +610,7 @@ class Experiment:
             "networks": self.networks(),
             "methods": {name: self.options(name) for name in DETAILED},
             "scales": {sigma: scales.get(sigma) for sigma in self.sigmas},
-            "images": min(DETAIL_IMAGES, self.images),
+            "images": self.images,
             "samples": DETAIL_SAMPLES,
             "seed": self.config["seed"],
         }
