@@ -26,8 +26,7 @@ $(INSTALLED): envs/requirements.lock pyproject.toml
 setup: $(INSTALLED)
 
 demo: $(INSTALLED)
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --cores all --configfile config/digits.yaml \
-		--report $(REPORT) --report-after-run
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --cores all --configfile config/digits.yaml
 	@echo "Report: $(REPORT)"
 
 lint: $(INSTALLED)

@@ -24,7 +24,7 @@ def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, sigma: fl
     images = Images.read(inputs.images, inputs.pixels)
     pictures, rows = denoised_pictures(
         pipeline,
-        images.of_different_classes(params["images"]),
+        images.part(0, params["images"]).of_different_classes(params["shown"]),
         params["methods"],
         sigma=sigma,
         guidance_scale=params["guidance_scale"],

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from adds.machine.logs import configure_logging
-from adds.registry import LABEL
+from adds.registry import BOUNDS, LABEL
 from adds.results.accuracy import accuracy_table, is_certified
 from adds.results.again import outcomes_again, seeds_errors
 from adds.results.certified import by_bound
@@ -36,7 +36,7 @@ def main(
     by_paper = shown if bound == LABEL else by_bound(certified, "cohen")
     labelled = bool(shown["correct"].notna().all())
     unknown = "" if labelled else ", right or wrong (no labels)"
-    by = BY_LABEL if bound == LABEL else f"by bound {bound}{unknown}"
+    by = BY_LABEL if bound == LABEL else f"by {BOUNDS[bound].title} ({bound}){unknown}"
     rights = {"certified_accuracy": (is_certified(shown), is_certified(by_paper), f"certified at r = 0 {by}")}
     if labelled:
         what = "whose label has most of all samples, selection and estimation, whether or not certified"

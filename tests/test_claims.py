@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from adds.certificates.certificate import certify
 from adds.registry import OPTIONS, Variant, title
 from adds.results.certified import certificates
 from adds.results.claims.claim import Part, contrasts, read_claims
@@ -472,12 +473,27 @@ def test_where_sampling_stopped_early_shares_are_the_first_samples():
     stopped = made_up_counts(stopped="answered")
     found = measured_counts(stopped, questions=asked)
     assert found.of(Variant("adds", 1), 0.5)["true_share"].eq(0.5).all()
-    assert {"radius", "near_only"} <= set(found.missing)
-    assert "certified" not in found.missing
+    assert not {"certified", "radius", "near_only"} & set(found.missing)
     assert "certified" in measured_counts(stopped, questions=[{"bound": "pair", "radius": 0.0}]).missing
     old = stopped.drop(columns=["counts_first", "ballot_pairs", "stop_timestep"])
     lacking = measured_counts(old, questions=asked).missing
     assert all("--forcerun certify" in lacking[name] for name in ("true_share", "disagreement", "less_noise"))
+
+
+def test_where_sampling_stopped_early_radii_are_those_of_a_fixed_number():
+    """The first samples', whatever came after: 38 of 40 as a run with n = 40 would certify them."""
+    asked = [{"bound": "cohen", "radius": 0.0}]
+    stopped = made_up_counts(stopped="answered")
+    stopped["counts_first"] = [[38, 2]] * len(stopped)
+    found = measured_counts(stopped, questions=asked).values
+    expected = certify(selection=[1, 0], estimation=[38, 2], sigma=0.5, alpha=0.05).radius / 0.5
+    assert expected > 0.5
+    assert found["radius"].tolist() == pytest.approx([expected] * len(stopped))
+    assert found["near_only"].eq(0).all()
+    wrong = measured_counts(stopped.assign(label=1), questions=asked).values
+    assert wrong["radius"].eq(0).all()
+    few = measured_counts(stopped.assign(counts_first=[[4, 0]] * len(stopped)), questions=asked).missing
+    assert "sampling.stop.at_least of 5 or more" in few["radius"]
 
 
 def test_without_labels_nothing_is_claimed():

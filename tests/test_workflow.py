@@ -19,6 +19,7 @@ VARIANTS = 5  # carlini, densepure, adds with 1 and 5 votes, adds_oneshot
 SIGMAS, SHARDS = 2, 2
 ADDS = 3 * SIGMAS
 FIGURE_RULES = {
+    "pipeline_figure": 1,
     "certified_accuracy_figure": 2,
     "bounds_figure": 1,
     "savings": 1,
@@ -42,6 +43,7 @@ AFTER_CERTIFICATES = {
 }
 AFTER_CERTIFY = {"merge": 1, "certificates": 1, **AFTER_CERTIFICATES}
 PLAN = {"plan": 1}
+FOR_MORE_IMAGES = {"detail": 1, "denoise": SIGMAS, "denoised_figure": SIGMAS}  # others may be of more classes
 
 pytestmark = pytest.mark.workflow
 
@@ -70,11 +72,11 @@ def test_every_file_of_the_contract(finished):
     assert certificates[certificates["bound"] == "pair"][["p_lower", "p_upper"]].isna().all(axis=None)
     pd.testing.assert_frame_equal(certificates, from_csv, check_dtype=False)
     figures = ["certified_accuracy_votes1", "certified_accuracy_votes5", "runtime", "vote_distribution", "bounds"]
-    figures += ["denoised_sigma0.5", "denoised_sigma1.0", "budget", "samples_needed"]
+    figures += ["denoised_sigma0.5", "denoised_sigma1.0", "budget", "samples_needed", "pipeline"]
     tables = ["certified_accuracy", "clean_accuracy", "true_class_probability", "bounds", "savings"]
     tables += ["average_certified_radius", "claims"]
-    expected = [results / f"figures/{name}.{suffix}" for name in figures for suffix in ("pdf", "png", "csv")]
-    expected += [results / f"tables/{name}.{suffix}" for name in tables for suffix in ("csv", "md", "tex")]
+    expected = [results / f"figures/{name}.{suffix}" for name in figures for suffix in ("pdf", "png", "csv", "html")]
+    expected += [results / f"tables/{name}.{suffix}" for name in tables for suffix in ("csv", "md", "tex", "html")]
     for file in [
         *expected,
         results / "report.html",
@@ -135,9 +137,11 @@ def test_a_finished_run_has_nothing_to_do(finished):
                 "denoise": 1,
                 "detail": 1,
                 "spend_budget": 1,
+                "follow_trajectory": 1,
                 **AFTER_CERTIFY,
                 "denoised_figure": 1,
                 "budget_figure": 1,
+                "pipeline_figure": 1,
                 **PLAN,
             },
             id="a sigma more",
@@ -153,7 +157,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
                 "select_images": 1,
                 "certify": VARIANTS * SIGMAS * (SHARDS + 1),
                 "identify": VARIANTS * SIGMAS,
-                "detail": 1,
+                **FOR_MORE_IMAGES,
                 **AFTER_CERTIFY,
                 **PLAN,
             },
@@ -179,7 +183,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
         ),
         pytest.param(
             {"dataset": {"images": 6}},
-            {"select_images": 1, "certify": VARIANTS * SIGMAS, "detail": 1, **AFTER_CERTIFY, **PLAN},
+            {"select_images": 1, "certify": VARIANTS * SIGMAS, **FOR_MORE_IMAGES, **AFTER_CERTIFY, **PLAN},
             id="more images",
         ),
         pytest.param(
@@ -247,7 +251,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
     ],
 )
 def test_a_change_reruns_only_what_depends_on_it(finished, changes, expected):
-    assert planned(finished, **changes) == expected
+    assert planned(finished, **changes) == {**expected, "report_page": 1}
 
 
 def test_the_seed_changes_everything_random(finished):
@@ -517,7 +521,9 @@ def test_a_run_that_asks_about_labels_makes_the_two_tables(rerun):
         "runtime.pdf",
         "runtime.png",
         "runtime.csv",
+        "runtime.html",
     }
+    assert "explorer.html" not in (results / "report.html").read_text()
     rules = planned(rerun, "--forceall", **changes)
     unwanted = {"comparisons", "savings", "claims", "detail", "bounds_figure", "certified_accuracy_figure"}
     assert not set(rules) & unwanted
@@ -592,7 +598,7 @@ def test_permuted_classes_stop_a_run_before_it_samples(rerun):
 
 
 def test_another_limit_is_for_networks_that_have_not_passed(finished):
-    assert planned(finished, classifier={"least_accuracy": 0.9}) == {"provenance": 1}
+    assert planned(finished, classifier={"least_accuracy": 0.9}) == {"provenance": 1, "report_page": 1}
 
 
 def test_rs_needs_no_diffusion_model(rerun):

@@ -35,8 +35,8 @@ Model = Literal["images", "compiled"] | Network
 LEDGERS = "results/ledger"
 """The store of samples, for all experiments."""
 
-DETAILED, DETAIL_IMAGES, DETAIL_SAMPLES = ("carlini", "adds"), 24, 8
-"""The methods whose denoised images are measured for the claims about detail; how many images, and samples of each."""
+DETAILED, DETAIL_SAMPLES = ("carlini", "adds"), 4
+"""The methods whose denoised images are measured for the claims about detail, and samples of every image."""
 
 PAPER_FIGURES = ("pipeline", "runtime", "vote_distribution", "denoised")
 """The paper's figures in its order, beside its curves of certified accuracy."""
@@ -574,7 +574,8 @@ class Experiment:
             "networks": self.networks(),
             "methods": {name: self.options(name) for name in names},
             "guidance_scale": self.config["guidance_scale"].get(sigma),
-            "images": min(self.config["figures"]["denoised_images"], self.images),
+            "images": self.images,
+            "shown": min(self.config["figures"]["denoised_images"], self.images),
             "seed": self.config["seed"],
         }
 
@@ -609,7 +610,7 @@ class Experiment:
             "networks": self.networks(),
             "methods": {name: self.options(name) for name in DETAILED},
             "scales": {sigma: scales.get(sigma) for sigma in self.sigmas},
-            "images": min(DETAIL_IMAGES, self.images),
+            "images": self.images,
             "samples": DETAIL_SAMPLES,
             "seed": self.config["seed"],
         }
@@ -888,7 +889,19 @@ class Experiment:
             f"{by}.",
             "first": [*(("tables", name) for name in first), *curves],
             "parts": {name: shown for name, shown in parts.items() if shown},
+            "explorer": self.explores,
         }
+
+    def report_shows(self) -> list[str]:
+        """Return the pages that the report shows, below the results."""
+        shown = self.report()
+        entries = [*shown["first"], *(entry for part in shown["parts"].values() for entry in part)]
+        return [f"{folder}/{name}.html" for folder, name in entries]
+
+    @property
+    def explores(self) -> bool:
+        """Whether there is an explorer: it is about radii, and about all images."""
+        return not self.partial and not self.asks_label
 
     def explorer(self) -> dict[str, Any]:
         """Return the parameters of the explorer; ``closeups`` are the sigmas whose denoised images it shows."""
@@ -920,8 +933,8 @@ class Experiment:
         names = ["plan.json", "certificates.csv", "provenance.json", "summary.txt"]
         names += [f"figures/{name}.{suffix}" for name in self.figures() for suffix in ("pdf", "png", "csv", "html")]
         names += [f"tables/{name}.{suffix}" for name in self.tables() for suffix in ("csv", "md", "tex", "html")]
-        # It is about radii, and about all images.
-        names += [] if self.partial or self.asks_label else ["explorer.html"]
+        names += [] if self.partial else ["report.html"]
+        names += ["explorer.html"] if self.explores else []
         # Snakemake makes what is missing only where it is asked for.
         return names + ([] if self.partial else [self.identity_file(setting) for setting in self.settings()])
 

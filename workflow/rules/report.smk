@@ -1,4 +1,4 @@
-# A page of the whole run, to be opened in a browser.
+# Two pages of the whole run, to be opened in a browser: the report, and the explorer of its images.
 
 
 rule explorer:
@@ -15,7 +15,6 @@ rule explorer:
     output:
         report(
             "<results>/explorer.html",
-            caption="../report/explorer.rst",
             category="Explorer",
             labels={"page": "explorer"},
         ),
@@ -32,3 +31,24 @@ rule explorer:
         explorer=EXPERIMENT.explorer(),
     script:
         "../../scripts/explorer.py"
+
+
+rule report_page:
+    input:
+        [f"<results>/{name}" for name in EXPERIMENT.report_shows()],
+        claims=("<results>/tables/claims.csv" if "claims" in EXPERIMENT.tables() else []),
+        provenance="<results>/provenance.json",
+        config="<results>/config.yaml",
+    output:
+        "<results>/report.html",
+    log:
+        "<logs>/report.log",
+    benchmark:
+        "<benchmarks>/report.tsv"
+    localrule: True
+    conda:
+        "../../envs/adds.yaml"
+    params:
+        report=EXPERIMENT.report(),
+    script:
+        "../../scripts/report.py"

@@ -12,13 +12,11 @@ rule tables:
         multiext("<results>/tables/clean_accuracy", ".csv", ".md", ".tex"),
         certified=report(
             "<results>/tables/certified_accuracy.html",
-            caption="../report/certified_accuracy_table.rst",
             category="Tables",
             labels={"table": "certified accuracy"},
         ),
         clean=report(
             "<results>/tables/clean_accuracy.html",
-            caption="../report/clean_accuracy_table.rst",
             category="Tables",
             labels={"table": "clean accuracy"},
         ),
@@ -51,19 +49,16 @@ rule comparisons:
         multiext("<results>/tables/average_certified_radius", ".csv", ".md", ".tex"),
         probability=report(
             "<results>/tables/true_class_probability.html",
-            caption="../report/true_class_probability.rst",
             category="Tables",
             labels={"table": "probability of the true class"},
         ),
         bounds=report(
             "<results>/tables/bounds.html",
-            caption="../report/bounds.rst",
             category="Tables",
             labels={"table": "gain of the pair bound"},
         ),
         radius=report(
             "<results>/tables/average_certified_radius.html",
-            caption="../report/average_certified_radius.rst",
             category="Tables",
             labels={"table": "average certified radius"},
         ),
@@ -94,13 +89,12 @@ rule savings:
         multiext("<results>/figures/samples_needed", ".pdf", ".png", ".csv"),
         table=report(
             "<results>/tables/savings.html",
-            caption="../report/savings.rst",
             category="Tables",
             labels={"table": "samples that sequential sampling needs"},
         ),
         html=report(
             "<results>/figures/samples_needed.html",
-            category="Figures",
+            category="Other figures",
             labels={"figure": "samples needed"},
         ),
     log:
@@ -157,7 +151,6 @@ rule claims:
         multiext("<results>/tables/claims", ".csv", ".md", ".tex"),
         page=report(
             "<results>/tables/claims.html",
-            caption="../report/claims.rst",
             category="Claims",
             labels={"table": "claims"},
         ),

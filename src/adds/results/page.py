@@ -6,7 +6,7 @@ STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #222; max-width: 72rem; margin: 2rem auto; padding: 0 1.2rem }
 table { border-collapse: collapse; font-size: 14px }
 th, td { padding: .3em .8em; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top }
-figure { margin: 1rem 0 2rem } figure img { max-width: 100% }
+figure { margin: 1rem 0 } figure img { max-width: 100%; max-height: 78vh }
 figcaption, .note { color: #444; max-width: 60rem }
 .scroll { overflow-x: auto }
 @media print { body { max-width: none; margin: 0 } figure, table { break-inside: avoid } }

@@ -58,13 +58,14 @@ def verdicts(claims: pd.DataFrame) -> str:
     found = claims.drop_duplicates("claim")
     numbers = Counter(found["claim_verdict"])
     kinds = ("holds", "contradicted", "undecided")
-    told = " · ".join(f'<b class="{kind}">{numbers[kind]} {kind}</b>' for kind in kinds)
+    words = {"holds": "holds" if numbers["holds"] == 1 else "hold"}
+    told = " · ".join(f'<b class="{kind}">{numbers[kind]} {words.get(kind, kind)}</b>' for kind in kinds)
     decided = [
         f'<li><b class="{row.claim_verdict}">{row.claim_verdict}</b>: {escape(row.text)}</li>'
         for kind in kinds[:2]
         for row in found[found["claim_verdict"] == kind].itertuples()
     ]
-    rest = '<p><a href="#claims">All claims, with what decided them and what would decide the others</a></p>'
+    rest = '<p><a href="#tables-claims">All claims, with what decided them and what would decide the others</a></p>'
     return f"<p>Of {len(found)} claims of the paper: {told}</p><ul>{''.join(decided)}</ul>{rest}"
 
 
@@ -80,8 +81,10 @@ def made_by(provenance: Mapping[str, Any], config: str) -> str:
     return f'<div class="scroll"><table>{table}</table></div>{folded}'
 
 
-def _section(name: str, content: str, level: int = 2) -> str:
-    return f'<section id="{escape(name)}"><h{level}>{escape(heading(name))}</h{level}>{content}</section>'
+def _section(heading: str, content: str, level: int = 2, name: str = "") -> str:
+    """Return a part of the page, which links find by its name or heading."""
+    anchor = escape((name or heading).replace(" ", "-"))
+    return f'<section id="{anchor}"><h{level}>{escape(heading)}</h{level}>{content}</section>'
 
 
 def _shown(results: Path, folder: str, name: str) -> str:
@@ -89,11 +92,11 @@ def _shown(results: Path, folder: str, name: str) -> str:
     suffixes = ("pdf", "png", "csv") if folder == "figures" else ("csv", "md", "tex")
     links = " · ".join(f'<a href="{folder}/{name}.{suffix}">{suffix}</a>' for suffix in suffixes)
     body = body_of((results / folder / f"{name}.html").read_text())
-    return _section(name, f'{body}<p class="files">{links}</p>', level=3)
+    return _section(heading(name), f'{body}<p class="files">{links}</p>', level=3, name=f"{folder}-{name}")
 
 
 STYLE = """<style>
-nav a { margin-right: 1em } section { margin-top: 1.2rem } .files { font-size: 13px; margin-top: -1rem }
+nav a { margin-right: 1em } section { margin-top: 1.2rem } .files { font-size: 13px; margin-top: -.6rem }
 .holds { color: #1b7837 } .contradicted { color: #b2182b } .undecided { color: #666 } pre { font-size: 12px }
 </style>"""
 
@@ -108,25 +111,21 @@ def report(
     claims: pd.DataFrame | None,
     provenance: Mapping[str, Any],
     config: str,
+    explorer: bool,
 ) -> str:
     """Return the page: verdicts, what comes ``first``, what was run on what, how to read it, then the other ``parts``.
 
     What is shown is named by folder and name: ("tables", "certified_accuracy").
     """
-    names = ["Result", "What was run", "How to read it", *parts]
-    nav = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in names)
-    links = (
-        '<a href="explorer.html">Explore the images one by one</a> · <a href="certificates.csv">every certificate</a>'
-    )
-    shown = "".join(_shown(results, *entry) for entry in first)
+    links = ['<a href="explorer.html">Explore the images one by one</a>'] if explorer else []
+    links.append('<a href="certificates.csv">Every certificate</a>')
     decided = "" if claims is None else verdicts(claims)
-    body = [
-        f"{STYLE}<h1>{escape(title)}</h1><p>{escape(facts)}</p><nav>{nav}</nav>",
-        f'<section id="Result"><h2>Result</h2>{decided}<p>{links}</p>{shown}</section>',
-        f'<section id="What was run"><h2>What was run</h2>{made_by(provenance, config)}</section>',
-        f'<section id="How to read it"><h2>How to read it</h2><p class="note">{escape(HOW_TO_READ)}</p></section>',
-    ]
-    for part, entries in parts.items():
-        content = "".join(_shown(results, *entry) for entry in entries)
-        body.append(f'<section id="{escape(part)}"><h2>{escape(part)}</h2>{content}</section>')
-    return page(title, "\n".join(body))
+    sections = {
+        "Result": f"{decided}<p>{' · '.join(links)}</p>" + "".join(_shown(results, *entry) for entry in first),
+        "What was run": made_by(provenance, config),
+        "How to read it": f'<p class="note">{escape(HOW_TO_READ)}</p>',
+        **{part: "".join(_shown(results, *entry) for entry in entries) for part, entries in parts.items()},
+    }
+    nav = "".join(f'<a href="#{escape(name.replace(" ", "-"))}">{escape(name)}</a>' for name in sections)
+    head = f"{STYLE}<h1>{escape(title)}</h1><p>{escape(facts)}</p><nav>{nav}</nav>"
+    return page(title, "\n".join([head, *(_section(name, content) for name, content in sections.items())]))

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import bdtrc
 
+from adds.certificates.certificate import certify, least_certifying_n
 from adds.registry import Variant
 from adds.results.certified import by_bound
 from adds.sampling.job import KEY, SETTING
@@ -84,6 +85,9 @@ def measure(
     rows["selected_true"] = [_share(row.counts_selection, row.label) for row in rows.itertuples()]
     rows["log_evaluations"] = np.log(rows["evaluations"].clip(lower=1) / (rows["n0"] + rows["n"]))
     missing = _unasked(questions)
+    if questions is not None:
+        _radii_of_first_samples(rows, missing)
+    rows["near_only"] = ((rows["radius"] > 0) & (rows["radius"] < FAR)).astype(float)
     _of_first_samples(rows, questions, missing)
     _of_guidance(rows, starts, missing)
     if detail is None:
@@ -95,7 +99,7 @@ def measure(
 
 
 def _verdicts(certified: pd.DataFrame) -> pd.DataFrame:
-    """Return by the paper's bound: certified, clean, abstained, radius in sigmas, and what only small radii have."""
+    """Return by the paper's bound: certified, clean, abstained, prediction, and the radius in sigmas."""
     found = by_bound(certified, PAPERS_BOUND)
     right = found["correct"].astype("boolean").fillna(False).astype(bool) & ~found["abstained"]
     radius = found["radius"].where(right, 0.0) / found["sigma"]
@@ -105,7 +109,7 @@ def _verdicts(certified: pd.DataFrame) -> pd.DataFrame:
         abstained=found["abstained"].astype(bool),
         prediction=found["prediction"],
         radius=radius,
-        near_only=(right & (radius < FAR)).astype(float),
+        alpha=found["alpha"],
     )
 
 
@@ -118,12 +122,40 @@ def _unasked(questions: Sequence[Mapping[str, object]] | None) -> dict[str, str]
     """Return what sequential sampling didn't ask about: it stops before such an answer is known."""
     if questions is None:
         return {}
-    why = "a fixed number of samples: sequential sampling stops when its questions are answered"
-    missing = dict.fromkeys(("radius", "near_only"), why)
-    if not any(asked.get("bound") == PAPERS_BOUND and asked.get("radius") == 0 for asked in questions):
-        why = f"the question {{bound: {PAPERS_BOUND}, radius: 0.0}}, or a fixed number of samples"
-        missing |= dict.fromkeys(("certified", "becomes_certified", "certified_error"), why)
-    return missing
+    if any(asked.get("bound") == PAPERS_BOUND and asked.get("radius") == 0 for asked in questions):
+        return {}
+    why = f"the question {{bound: {PAPERS_BOUND}, radius: 0.0}}, or a fixed number of samples"
+    return dict.fromkeys(("certified", "becomes_certified", "certified_error"), why)
+
+
+def _radii_of_first_samples(rows: pd.DataFrame, missing: dict[str, str]) -> None:
+    """Put in the place of radii, where sampling stopped by looking, those that every image's first samples give.
+
+    How many they are was fixed beforehand, so that the paper's bound holds for them as it does for n samples. Radii at
+    the end of sampling tell rather when it stopped.
+    """
+    if "counts_first" not in rows or rows["counts_first"].isna().any():
+        missing |= dict.fromkeys(("radius", "near_only"), f"the counts of the first samples: {COUNT_AGAIN}")
+        return
+    alpha, first = float(rows["alpha"].iloc[0]), min(map(sum, rows["counts_first"]))
+    if first < least_certifying_n(alpha):
+        why = f"more samples in any case: sampling.stop.at_least of {least_certifying_n(alpha)} or more"
+        missing |= dict.fromkeys(("radius", "near_only"), why)
+        return
+    found = [
+        certify(
+            selection=row.counts_selection,
+            estimation=row.counts_first,
+            sigma=row.sigma,
+            alpha=alpha,
+            bound=PAPERS_BOUND,
+        )
+        for row in rows.itertuples()
+    ]
+    rows["radius"] = [
+        certificate.radius / row.sigma if certificate.prediction == row.label else 0.0
+        for certificate, row in zip(found, rows.itertuples(), strict=True)
+    ]
 
 
 def _of_first_samples(

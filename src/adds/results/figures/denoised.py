@@ -1,5 +1,7 @@
 """What each method shows the classifier: original, noised input, and one denoised sample per method."""
 
+from textwrap import wrap
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -28,14 +30,15 @@ def draw(pictures: NDArray[np.float32], table: pd.DataFrame, sigma: float) -> Fi
     ``table`` has a row per image and column: number, name, caption, and whether the prediction is right.
     """
     rows, columns = pictures.shape[:2]
-    size = TEXT_WIDTH / columns
-    figure, axes = plt.subplots(rows, columns, figsize=(TEXT_WIDTH, rows * size * 1.16 + 0.55), squeeze=False)
-    letters = int(11 * size)
+    size = min(TEXT_WIDTH / columns, 0.8)
+    side = (columns * size * 1.12, rows * size * 1.2 + 0.55)
+    figure, axes = plt.subplots(rows, columns, figsize=side, squeeze=False)
+    letters = int(16 * size)
     for cell in table.itertuples():
         axis = axes[cell.row, cell.column]
         show(axis, pictures[cell.row, cell.column])
         if cell.row == 0:
-            name = cell.name.replace(", ", ",\n").replace(" w/o ", "\nw/o ").replace(" (", "\n(")
+            name = "\n".join(wrap(cell.name, 15))
             axis.set_title(name, fontsize="small")
         if cell.column == 0:
             axis.set_ylabel(f"image {cell.number}", fontsize="small")
