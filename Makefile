@@ -26,7 +26,7 @@ $(INSTALLED): envs/requirements.lock pyproject.toml
 setup: $(INSTALLED)
 
 demo: $(INSTALLED)
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --cores all --configfile config/digits.yaml
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --cores all --configfile config/digits.yaml --logger adds
 	@echo "Report: $(REPORT)"
 
 lint: $(INSTALLED)

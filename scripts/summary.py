@@ -10,6 +10,10 @@ if __name__ == "__main__":
     output, folders = Path(snakemake.output[0]), snakemake.params.folders
     claims = snakemake.input.get("claims")
     text = summary(
-        output.parent, Path(folders["logs"]), Path(folders["benchmarks"]), claims=Path(claims) if claims else None
+        output.parent,
+        Path(folders["logs"]),
+        Path(folders["benchmarks"]),
+        folders["pages"],
+        claims=Path(claims) if claims else None,
     )
     output.write_text(text)

@@ -1,10 +1,13 @@
 # What Snakemake itself has to know: the experiment, what jobs wait for, and whether this machine can run them. What a
 # configuration means is src/adds/experiment.py's, which needs nothing but the standard library.
 import importlib.util
+import os
+import shutil
 import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 from snakemake.utils import validate
 
 
@@ -161,10 +164,20 @@ def cost() -> str:
 
 
 def show_summary() -> None:
-    """Print what a finished run has to tell, which is in a file too."""
-    text = Path(EXPERIMENT.results) / "summary.txt"
-    if text.exists():
-        print(f"\n{text.read_text()}")
+    """Print what a finished run has to tell, which is in a file too; lines that are too long are cut.
+
+    Where a run is watched (`adds.monitor.watch`), whoever shows it prints this in its turn.
+    """
+    path = Path(EXPERIMENT.results) / "summary.txt"
+    if not path.exists():
+        return
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else sys.maxsize
+    lines = path.read_text().splitlines()
+    text = "\n".join(x if len(x) <= width else f"{x[: width - 1]}…" for x in lines)
+    if "ADDS_WATCHED" in os.environ:
+        logger.info(text, extra={"event": "summary"})
+    else:
+        print(f"\n{text}")
 
 
 wildcard_constraints:

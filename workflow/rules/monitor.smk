@@ -38,8 +38,11 @@ rule provenance:
 
 rule summary:
     input:
-        "<results>/tables/certified_accuracy.md",
-        "<results>/tables/clean_accuracy.md",
+        [
+            f"<results>/tables/{name}.csv"
+            for name in EXPERIMENT.tables()
+            if name.endswith(("_accuracy", "_probability"))
+        ],
         claims=("<results>/tables/claims.md" if "claims" in EXPERIMENT.tables() else []),
     output:
         "<results>/summary.txt",
@@ -52,6 +55,11 @@ rule summary:
         folders={
             "logs": f"logs/{EXPERIMENT.name}",
             "benchmarks": f"benchmarks/{EXPERIMENT.name}",
+            "pages": [
+                name
+                for name in EXPERIMENT.targets()
+                if "/" not in name and name.endswith(".html")
+            ],
         },
     script:
         "../../scripts/summary.py"

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 
 WATCHED = "ADDS_WATCHED"
-"""The environment variable that names the machine on whose terminal a run is shown as a whole (`adds.monitor.watch`)."""
+"""The environment variable that names the machine on whose terminal `adds.monitor.watch` shows a run as a whole."""
 
 INTERRUPTED = "interrupted"
 """What the log of a job says that was stopped from outside, for `adds.monitor.status`."""

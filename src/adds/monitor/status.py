@@ -109,8 +109,9 @@ def progress_of(job: Job, results: Path, logs: Path, now: float) -> Progress:
     log = logs / "certify" / f"{place}.log"
     if not log.exists():
         return Progress(job, "done", job.images) if done else Progress(job, "waiting")
-    *_, text = log.read_text(errors="replace").rpartition(LEDGER_IS)
-    samples, seconds, changed = recorded(Path(text.partition("\n")[0].strip()))
+    _, named, text = log.read_text(errors="replace").rpartition(LEDGER_IS)
+    ledger = text.partition("\n")[0].strip()
+    samples, seconds, changed = recorded(Path(ledger)) if named else (0, 0.0, 0.0)
     told = [[int(number) for number in found] for found in PER_IMAGE.findall(text)]
     images, needed = told[-1][0] if told else 0, sum(n + n0 for _, n, n0 in told)
     if done:
@@ -147,13 +148,17 @@ class Outlook:
     rate: float
     seconds: float | None
 
+    @property
+    def so_far(self) -> str:
+        """How many samples of how many."""
+        how = "at most " if self.at_most else "about " if self.about else ""
+        return f"{self.samples:,} of {how}{self.total:,} samples"
+
     def __str__(self) -> str:
-        total = f"about {self.total:,}" if self.about and not self.at_most else f"{self.total:,}"
-        text = f"{self.samples:,} of {'at most ' if self.at_most else ''}{total} samples"
         if self.seconds is None:
-            return text
+            return self.so_far
         most = "at most" if self.at_most else "about"
-        return f"{text}; {self.rate:,.1f} per second; {most} {duration(self.seconds)} of sampling left"
+        return f"{self.so_far}; {self.rate:,.1f} per second; {most} {duration(self.seconds)} of sampling left"
 
 
 def outlook(plan: Mapping[str, Any], found: Iterable[Progress]) -> Outlook:
@@ -170,10 +175,12 @@ def outlook(plan: Mapping[str, Any], found: Iterable[Progress]) -> Outlook:
     for progress in drawing:
         job = progress.job
         each = means.get(job.setting, means.get(None, most))
-        drawn = min(max(progress.samples, progress.needed), job.images * most)
         if progress.state == "done":
             drawn = progress.needed or round(job.images * each)
-        wanted = drawn if progress.state == "done" else max(drawn, progress.needed + each * (job.images - progress.images))
+            wanted = float(drawn)
+        else:
+            drawn = min(max(progress.samples, progress.needed), job.images * most)
+            wanted = max(drawn, progress.needed + each * (job.images - progress.images))
         samples, total = samples + drawn, total + round(wanted)
         left += (wanted - drawn) * costs.get(job.setting, job.evaluations * costs.get(None, 0.0))
     running = [progress for progress in drawing if progress.state == "running"]

@@ -1,10 +1,44 @@
 """What a finished run tells in the terminal: verdicts, tables, where the time went, and where everything is."""
 
 import csv
+import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-SHOWN = ("certified_accuracy", "clean_accuracy")
+from adds.registry import in_order, title
+
+Row = dict[str, str]
+
+
+def accuracy_cell(row: Row) -> str:
+    """Write an accuracy with its interval, rounded outwards, and the paper's value where there is one."""
+    low, high = math.floor(float(row["low_percent"])), math.ceil(float(row["high_percent"]))
+    paper = f" paper {float(row['paper_percent']):.1f}" if row.get("paper_percent") else ""
+    return f"{float(row['accuracy_percent']):.1f} [{low}, {high}]{paper}"
+
+
+def paired_cell(row: Row) -> str:
+    """Write a mean with its paired difference to the reference; the reference has none."""
+    mean = f"{float(row['mean_percent']):.1f}"
+    if _is_reference(row):
+        return mean
+    difference, low, high = (float(row[f"difference_{end}points"]) for end in ("", "low_", "high_"))
+    return f"{mean} {difference:+.1f}±{(high - low) / 2:.1f}"
+
+
+def _is_reference(row: Row) -> bool:
+    """Tell whether a row has no difference: the reference's own, or of images that the reference doesn't have."""
+    ends = row["difference_low_points"], row["difference_high_points"]
+    return "" in ends or all(float(end) == 0 for end in ends)
+
+
+SHOWN: dict[str, tuple[str, Callable[[Row], str]]] = {
+    "certified_accuracy": ("Certified accuracy (%)", accuracy_cell),
+    "clean_accuracy": ("Clean accuracy (%)", accuracy_cell),
+    "true_class_probability": ("P(true class), mean (%)", paired_cell),
+}
+"""The tables that are shown: their titles, and how a cell is written."""
 
 
 def time_in_networks(logs: Path, benchmarks: Path) -> list[str]:
@@ -25,20 +59,55 @@ def time_in_networks(logs: Path, benchmarks: Path) -> list[str]:
 
 
 def verdicts(claims: Path) -> list[str]:
-    """Tell the verdicts on the paper's claims, how many of which kind first."""
+    """Count the verdicts on the paper's claims, and list those that are decided."""
     with claims.with_suffix(".csv").open(newline="") as file:
         found = {row["claim"]: (row["claim_verdict"], row["text"]) for row in csv.DictReader(file)}
-    told = claims.read_text().splitlines()[0]
-    return [f"The paper's claims: {told}", "", *(f"{verdict:13} {text}" for verdict, text in found.values()), ""]
+    counts = claims.read_text().splitlines()[0].removesuffix(".")
+    decided = [f"  {verdict:13} {text}" for verdict, text in found.values() if verdict != "undecided"]
+    return [f"The paper's claims: {counts} (why: {claims})", *decided, ""]
 
 
-def summary(results: Path, logs: Path, benchmarks: Path, claims: Path | None = None) -> str:
-    """Return the text; ``claims`` is the table of verdicts (.md, the .csv beside it), where there is one."""
+def rows_of(table: Path) -> list[Row]:
+    """Return the rows of a table; none where it isn't there, or says only why it can't be."""
+    if not table.exists():
+        return []
+    with table.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def aligned(rows: list[Row], name: str, cell: Callable[[Row], str]) -> list[str]:
+    """Write a table in columns: a method per line, a sigma per column."""
+    sigmas = sorted({float(row["sigma"]) for row in rows})
+    cells = {((row["method"], int(row["votes"])), float(row["sigma"])): cell(row) for row in rows}
+    lines = [[name, *(f"sigma {sigma:g}" for sigma in sigmas)]]
+    lines += [
+        [title(*variant), *(cells.get((variant, sigma), "-") for sigma in sigmas)]
+        for variant in in_order(variant for variant, _ in cells)
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def note(rows: list[Row], paired: list[Row]) -> str:
+    """Say how to read the tables: on how many images they rest, and what their intervals are."""
+    images = sorted({int(row["images"]) for row in rows})
+    of = f"{images[0]} images" if len(images) == 1 else f"PARTIAL: {images[0]} to {images[-1]} images"
+    references = {title(row["method"], int(row["votes"])) for row in paired if _is_reference(row)}
+    to = f"; ± 95% of the paired difference to {references.pop()}" if len(references) == 1 else ""
+    return f"{of}; [95% interval]{to}"
+
+
+def summary(results: Path, logs: Path, benchmarks: Path, pages: list[str], claims: Path | None = None) -> str:
+    """Return the text; ``claims`` is the table of verdicts (.md, the .csv beside it), where there is one.
+
+    ``pages`` are those to open first.
+    """
     lines = verdicts(claims) if claims else []
-    for name in SHOWN:
-        table = results / "tables" / f"{name}.md"
-        if table.exists():
-            lines += [f"{name.replace('_', ' ').capitalize()} (%)", "", table.read_text()]
+    tables = {name: rows_of(results / "tables" / f"{name}.csv") for name in SHOWN}
+    for name, rows in tables.items():
+        lines += [*aligned(rows, *SHOWN[name]), ""] if rows else []
+    if tables["certified_accuracy"]:
+        lines.append(note(tables["certified_accuracy"], tables["true_class_probability"]))
     lines += time_in_networks(logs, benchmarks)
-    lines.append(f"Results are in {results}/: certificates.csv, figures/, tables/")
+    lines.append(f"Results are in {results}/: {', '.join([*pages, 'tables/', 'figures/', 'certificates.csv'])}")
     return "\n".join(lines) + "\n"

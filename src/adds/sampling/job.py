@@ -222,7 +222,7 @@ def run_job(
     sigma, (method, votes) = identity["sigma"], counter.variant
     with _telling(done, f"{method} sigma={sigma:g} votes={votes}") as progress:
         for position, picture in enumerate(images, start=1):
-            sources = {"ledgers": ledgers, "progress": progress}
+            sources: dict[str, Any] = {"ledgers": ledgers, "progress": progress}
             selection = select(counter, picture, size, **sources)
             about = label_of(picture) if size.asks_label else int(selection.counts.argmax())
             cap = "cap" if not size.asks_label or ledgers.fix_cap(picture, size.n) else RAISED_CAP
