@@ -5,7 +5,6 @@ Snakemake imports every plugin at every start, so that nothing else is imported 
 
 import os
 import platform
-import sys
 from logging import WARNING, LogRecord
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
@@ -19,15 +18,15 @@ FULL_LOG = "Complete log(s)"
 
 
 class LogHandler(LogHandlerBase):
-    """Shows a run. Dry runs look as ever."""
+    """Shows a run. A dry run looks as ever."""
 
     def __post_init__(self) -> None:
         """Tell the jobs that this terminal is taken."""
         from adds.machine.logs import WATCHED
         from adds.monitor.watch import Watch
 
-        self._watch = Watch(sys.stdout if self.common_settings.stdout else sys.stderr)
-        if not self.common_settings.dryrun:
+        self._watch = None if self.common_settings.dryrun else Watch()
+        if self._watch:
             os.environ[WATCHED] = platform.node()
 
     def emit(self, record: LogRecord) -> None:
@@ -40,8 +39,8 @@ class LogHandler(LogHandlerBase):
     def _show(self, record: LogRecord) -> None:
         event, message, watch = getattr(record, "event", None), record.getMessage(), self._watch
         told = vars(record)
-        if self.common_settings.dryrun:
-            watch.show(self.format(record))
+        if watch is None:
+            print(self.format(record))
         elif event == LogEvent.RUN_INFO:
             watch.begin(told["stats"]["total"])
         elif event == LogEvent.JOB_INFO:
@@ -50,8 +49,6 @@ class LogHandler(LogHandlerBase):
             watch.finish(told["done"], told["total"])
         elif message.startswith(INTERRUPT):
             watch.interrupted = True
-        elif watch.interrupted and event in (LogEvent.ERROR, LogEvent.JOB_ERROR):
-            pass  # jobs that were interrupted, too
         elif event == LogEvent.JOB_ERROR:
             watch.fail(told["jobid"], told["rule_name"], told["log"])
         elif (
@@ -64,7 +61,8 @@ class LogHandler(LogHandlerBase):
 
     def close(self) -> None:
         """End the display."""
-        self._watch.close()
+        if self._watch:
+            self._watch.close()
         super().close()
 
     @property

@@ -171,7 +171,7 @@ def show_summary() -> None:
     path = Path(EXPERIMENT.results) / "summary.txt"
     if not path.exists():
         return
-    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else sys.maxsize
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     lines = path.read_text().splitlines()
     text = "\n".join(x if len(x) <= width else f"{x[: width - 1]}…" for x in lines)
     if "ADDS_WATCHED" in os.environ:

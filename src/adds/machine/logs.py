@@ -16,9 +16,6 @@ WATCHED = "ADDS_WATCHED"
 INTERRUPTED = "interrupted"
 """What the log of a job says that was stopped from outside, for `adds.monitor.status`."""
 
-CLEAR = "\r\x1b[K"
-"""Takes a line of progress off the terminal, so that what follows stands alone."""
-
 
 def watched() -> bool:
     """Tell whether somebody shows the run as a whole: then a job leaves the terminal alone, apart from warnings.
@@ -37,10 +34,9 @@ def configure_logging(path: Path | str, name: str) -> None:
     text = f"%(asctime)s %(levelname)s {name}: %(message)s"
     file, terminal = logging.FileHandler(path), logging.StreamHandler(sys.stderr)
     terminal.setLevel(logging.WARNING if watched() else logging.INFO)
-    clear = CLEAR if watched() and sys.stderr.isatty() else ""
-    file.setFormatter(logging.Formatter(text, "%Y-%m-%d %H:%M:%S"))
-    terminal.setFormatter(logging.Formatter(clear + text, "%Y-%m-%d %H:%M:%S"))
-    logging.basicConfig(level=logging.WARNING, handlers=[file, terminal], force=True)
+    logging.basicConfig(
+        level=logging.WARNING, format=text, datefmt="%Y-%m-%d %H:%M:%S", handlers=[file, terminal], force=True
+    )
     logging.getLogger("adds").setLevel(logging.DEBUG)
     logging.captureWarnings(True)
 

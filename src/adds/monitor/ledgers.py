@@ -16,10 +16,8 @@ from typing import Any
 from adds.experiment import LEDGERS, Experiment, Setting
 from adds.models.weights import checksums
 from adds.registry import title
+from adds.sampling.job import configured
 from adds.sampling.ledger import read_header
-
-_OF_THE_JOB = ("models", "device", "hash")
-"""What a job adds to the configuration's part of an identity."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Family:
     @property
     def configured(self) -> dict[str, Any]:
         """The part of the identity that comes from a configuration."""
-        return {key: value for key, value in self.identity.items() if key not in _OF_THE_JOB}
+        return configured(self.identity)
 
 
 Wanted = set[tuple[int, str]]

@@ -18,7 +18,8 @@ from typing import Any, Literal
 
 from adds.machine.logs import INTERRUPTED
 from adds.registry import title
-from adds.sampling.job import LEDGER_IS, PER_IMAGE, of_samples
+from adds.sampling.job import LEDGER_IS, PER_IMAGE, configured, of_samples
+from adds.sampling.ledger import read_header
 
 State = Literal["done", "running", "interrupted", "failed", "waiting"]
 STATES: tuple[State, ...] = ("done", "running", "interrupted", "failed", "waiting")
@@ -41,6 +42,16 @@ class Job:
     leads: bool
     evaluations: float = 1.0
     """What a sample costs, in evaluations of a network: a guess for as long as nothing has been measured."""
+    samples: int | None = None
+    """Of an image, where their number is fixed."""
+    identity: str = ""
+    """What the configuration says of its samples, as JSON."""
+
+    def is_of(self, ledger: Path, needed: int) -> bool:
+        """Tell whether counts are of this configuration, by the ledger and the samples that their job told of."""
+        header = read_header(ledger) if self.identity and ledger.is_file() else None
+        same = header is None or _as_text(configured(header["identity"])) == self.identity
+        return same and (not needed or self.samples is None or needed == self.images * self.samples)
 
     @property
     def name(self) -> str:
@@ -78,10 +89,16 @@ def jobs_of(plan: Mapping[str, Any]) -> list[Job]:
             images,
             setting["leads"],
             setting.get("evaluations", 1.0),
+            plan["n0"] + plan["n"] if plan["mode"] == "fixed" else None,
+            _as_text(setting["identity"]) if "identity" in setting else "",
         )
         for setting in plan["settings"]
         for shard, images in plan["shards"].items()
     ]
+
+
+def _as_text(identity: Mapping[str, Any]) -> str:
+    return json.dumps(identity, sort_keys=True)
 
 
 def recorded(ledger: Path) -> tuple[int, float, float]:
@@ -102,7 +119,8 @@ def recorded(ledger: Path) -> tuple[int, float, float]:
 def progress_of(job: Job, results: Path, logs: Path, now: float) -> Progress:
     """Tell a job's state from its counts, its log, and the ledger that the log names.
 
-    A log holds every attempt; the last one begins where it names its ledger.
+    A log holds every attempt; the last one begins where it names its ledger. Counts of an older configuration stay
+    until the job runs anew: it is waiting.
     """
     place = f"{job.method}/sigma{job.sigma}/votes{job.votes}/{job.shard}"
     done = (results / "counts" / f"{place}.parquet").exists()
@@ -110,12 +128,15 @@ def progress_of(job: Job, results: Path, logs: Path, now: float) -> Progress:
     if not log.exists():
         return Progress(job, "done", job.images) if done else Progress(job, "waiting")
     _, named, text = log.read_text(errors="replace").rpartition(LEDGER_IS)
-    ledger = text.partition("\n")[0].strip()
-    samples, seconds, changed = recorded(Path(ledger)) if named else (0, 0.0, 0.0)
+    ledger = Path(text.partition("\n")[0].strip() if named else "")
+    samples, seconds, changed = recorded(ledger)
     told = [[int(number) for number in found] for found in PER_IMAGE.findall(text)]
     images, needed = told[-1][0] if told else 0, sum(n + n0 for _, n, n0 in told)
+    needed = needed if images == job.images or not done else 0
+    if done and not job.is_of(ledger, needed):
+        return Progress(job, "waiting")
     if done:
-        return Progress(job, "done", job.images, needed if images == job.images else 0, samples, seconds)
+        return Progress(job, "done", job.images, needed, samples, seconds)
     found = images, needed, samples, seconds
     if errors := [line for line in text.splitlines() if " CRITICAL " in line]:
         return Progress(job, "failed", *found, errors[-1])
@@ -157,8 +178,9 @@ class Outlook:
     def __str__(self) -> str:
         if self.seconds is None:
             return self.so_far
+        rate = f"; {self.rate:,.1f} per second" if self.rate else ""
         most = "at most" if self.at_most else "about"
-        return f"{self.so_far}; {self.rate:,.1f} per second; {most} {duration(self.seconds)} of sampling left"
+        return f"{self.so_far}{rate}; {most} {duration(self.seconds)} of sampling left"
 
 
 def outlook(plan: Mapping[str, Any], found: Iterable[Progress]) -> Outlook:

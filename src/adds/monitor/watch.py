@@ -5,14 +5,14 @@ the line of progress stays below the others and changes; elsewhere it is written
 """
 
 import json
-import shutil
+import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from adds.machine.logs import CLEAR, INTERRUPTED
+from adds.machine.logs import INTERRUPTED
 from adds.monitor.status import Job, Outlook, Progress, duration, jobs_of, outlook, progress_of
 
 PLAIN_SECONDS, PLAIN_SHARE, PLAIN_MOST = 30, 0.25, 600
@@ -23,6 +23,11 @@ LOOK_SECONDS = 1.0
 
 LOOKING_SHARE = 0.05
 """The most of its time that may go into looking."""
+
+CLEAR = "\r\x1b[K"
+"""Takes the line of progress off a terminal."""
+
+STDERR = 2
 
 LAST_LINES = 20
 """Of a failed job's log, where no error stands in it."""
@@ -104,7 +109,40 @@ class Screen:
 
     def _draw(self) -> None:
         if self._moves and self._progress:
-            self._stream.write(self._progress[: shutil.get_terminal_size().columns - 1])
+            columns = os.get_terminal_size(self._stream.fileno()).columns or 80
+            self._stream.write(self._progress[: columns - 1])
+
+
+class Captured:
+    """What jobs write to stderr, passed on in whole lines, so that none falls into the line of progress.
+
+    Interrupted while it imports, Python writes a traceback. That isn't passed on.
+    """
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self.terminal = os.fdopen(os.dup(STDERR), "w")
+        reading, writing = os.pipe()
+        os.dup2(writing, STDERR)
+        os.close(writing)
+        self._thread = threading.Thread(target=self._pass_on, args=[reading], daemon=True)
+        self._thread.start()
+
+    def _pass_on(self, reading: int) -> None:
+        held: list[str] = []
+        with os.fdopen(reading, errors="replace") as lines:
+            for line in map(str.rstrip, lines):
+                held.append(line)
+                if line.startswith(("Traceback ", " ")) and held[0].startswith("Traceback "):
+                    continue  # it ends in a line that is not indented
+                if line != "KeyboardInterrupt":
+                    self._show("\n".join(held))
+                held = []
+
+    def release(self) -> None:
+        """Give stderr back; what was written before is passed on, and what jobs that still run write."""
+        os.dup2(self.terminal.fileno(), STDERR)
+        self._thread.join(timeout=1)
 
 
 class Run:
@@ -152,14 +190,15 @@ def _counted(number: int, what: str) -> str:
 class Watch:
     """Shows a run from its first job to its last."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._screen = Screen(stream)
+    def __init__(self) -> None:
+        self.interrupted = self._closed = False
+        self._captured = Captured(self.show)
+        self._screen = Screen(self._captured.terminal)
         self._started = time.monotonic()
         self._kinds: set[str] = set()
         self._failed: set[int] = set()
         self._finished, self._jobs = 0, 0
         self._run: Run | None = None
-        self.interrupted = False
         self._ended = threading.Event()
         self._looking = threading.Thread(target=self._look, daemon=True)
 
@@ -169,8 +208,9 @@ class Watch:
         return bool(self._failed)
 
     def show(self, text: str) -> None:
-        """Show what somebody else has to say."""
-        self._screen.show(text)
+        """Show what somebody else has to say; what is said of an interrupt is said at the end."""
+        if not self.interrupted:
+            self._screen.show(text)
 
     def begin(self, jobs: int) -> None:
         """Say how much there is to do, and begin to show progress."""
@@ -205,7 +245,11 @@ class Watch:
     def fail(self, job: int, rule: str, logs: Sequence[str]) -> None:
         """Show the last words of a job that failed, and where its log is; nothing where it was interrupted."""
         texts = {log: Path(log).read_text(errors="replace") if Path(log).exists() else "" for log in logs}
-        if job in self._failed or any(f": {INTERRUPTED}" in _last_line(text) for text in texts.values()):
+        if (
+            self.interrupted
+            or job in self._failed
+            or any(f": {INTERRUPTED}" in _last_line(text) for text in texts.values())
+        ):
             return
         self._failed.add(job)
         self._screen.show(f"{rule} failed")
@@ -215,6 +259,10 @@ class Watch:
 
     def close(self) -> None:
         """Take the line of progress away; say how far an interrupted run has come."""
+        if self._closed:
+            return
+        self._closed = True
+        self._captured.release()
         self._end()
         if self.interrupted:
             self._screen.show(f"{INTERRUPTED} after {self._how_far()}; the same command goes on from there")

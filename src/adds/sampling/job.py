@@ -164,6 +164,11 @@ def whole_identity(identity: Mapping[str, Any], models: Mapping[str, Any], devic
     return {**whole, "hash": short_hash(whole)}
 
 
+def configured(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration's part of a whole identity."""
+    return {key: value for key, value in identity.items() if key not in ("models", "device", "hash")}
+
+
 def versions() -> str:
     """Say with what the counts were made."""
     packages = " ".join(f"{name} {version(name)}" for name in ("adds", "torch", "guided-diffusion-sdk"))
