@@ -34,6 +34,8 @@ def configure_logging(path: Path | str, name: str) -> None:
     text = f"%(asctime)s %(levelname)s {name}: %(message)s"
     file, terminal = logging.FileHandler(path), logging.StreamHandler(sys.stderr)
     terminal.setLevel(logging.WARNING if watched() else logging.INFO)
+    if watched():  # whoever shows the run shows a failed job's last words, from its log
+        terminal.addFilter(lambda record: record.levelno < logging.CRITICAL)
     logging.basicConfig(
         level=logging.WARNING, format=text, datefmt="%Y-%m-%d %H:%M:%S", handlers=[file, terminal], force=True
     )
