@@ -120,7 +120,7 @@ def once_for_all_workers(tmp_path_factory, name: str, build: Callable[[Path], No
 
 def run_the_tiny_experiment(folder: Path) -> None:
     copy_project(folder)
-    done = run(folder)
+    done = run(folder, "--logger", "adds")
     assert done.returncode == 0, done.stdout + done.stderr
     (folder / "terminal.txt").write_text(done.stdout + done.stderr)
 

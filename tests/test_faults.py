@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import os
 import random
+import re
 import resource
 import signal
 import sys
@@ -19,7 +20,7 @@ from tqdm import tqdm
 
 from adds.data.images import Picture
 from adds.diffusion.batching import Batches
-from adds.machine.logs import exit_when_terminated
+from adds.machine.logs import stop_on_signals, telling_when_stopped
 from adds.sampling import ledger
 from adds.sampling.ledger import FamilyLedgers, Ledger
 from adds.sampling.sampler import Sampler
@@ -51,7 +52,8 @@ def work(schedule, store, pipe, target, prepare, patience):
     if prepare:
         prepare()
     try:
-        counts = job(sampler_in_closed_form(schedule).counter, IMAGES, Reporting(store, pipe, patience), SIZE)
+        with telling_when_stopped():
+            counts = job(sampler_in_closed_form(schedule).counter, IMAGES, Reporting(store, pipe, patience), SIZE)
     except (OSError, RuntimeError) as error:
         pipe.send(str(error))
         os._exit(1)
@@ -153,20 +155,28 @@ def test_kills_at_random_moments(faulty, uninterrupted):
     assert len(drawn) == len(set(drawn)), "no chunk that was on disk has been drawn again"
 
 
-def test_terminated_jobs_say_so_and_exit_at_once(faulty, tmp_path, uninterrupted):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_jobs_that_are_stopped_say_how_far_they_were_and_go_on_from_there(faulty, tmp_path, uninterrupted, number):
     log = tmp_path / "job.log"
 
     def prepare():
         logging.basicConfig(filename=log, level=logging.INFO, force=True)
-        exit_when_terminated("samples are on disk")
+        stop_on_signals()
 
     process, pipe = faulty.start(prepare)
     pipe.recv()
-    os.kill(process.pid, signal.SIGTERM)
+    os.kill(process.pid, number)
     process.join(60)
-    assert process.exitcode == 128 + signal.SIGTERM
-    assert "terminated: samples are on disk" in log.read_text()
-    faulty.run()
+    assert process.exitcode == 128 + number
+    total = len(IMAGES) * (SIZE.n0 + SIZE.n)
+    text = log.read_text()
+    (samples,) = re.findall(rf"interrupted after (\d+) of {total} samples; the same command goes on from there", text)
+    on_disk = sum(len(chunk) for chunk in Ledger(faulty.path, IDENTITY, read_only=True).all_chunks())
+    assert 0 <= on_disk - int(samples) <= 8, "a chunk may be written that was not counted any more"
+    assert "Traceback" not in text
+    assert "going on" not in text
+    faulty.run(prepare)
+    assert f"going on from {on_disk} of {total} samples on record" in log.read_text()
     pd.testing.assert_frame_equal(faulty.counts(), uninterrupted)
 
 

@@ -114,10 +114,10 @@ def test_tables_agree_with_the_certificates(finished):
 
 def test_the_terminal_shows_the_tables_at_the_end(finished):
     text = (finished / "terminal.txt").read_text()
-    assert re.search(r"The paper's claims: \d+ holds?, \d+ contradicted, \d+ undecided\.", text)
-    assert re.search(r"^undecided +ADDS without unguided denoising has the best clean accuracy\.$", text, re.MULTILINE)
-    assert "Certified accuracy (%)" in text
-    assert "| ADDS, 5 votes |" in text
+    assert re.search(r"The paper's claims: \d+ holds?, \d+ contradicted, \d+ undecided \(why: results/", text)
+    for title in (r"Certified accuracy \(%\)", r"Clean accuracy \(%\)", r"P\(true class\), mean \(%\)"):
+        assert re.search(rf"^{title} +sigma 0\.5 +sigma 1$", text, re.MULTILINE)
+    assert len(re.findall(r"^ADDS, 5 votes  ", text, re.MULTILINE)) == 3
     assert re.search(r"Networks took .* of the certification jobs' .* s; \d+% went elsewhere", text)
     assert "Results are in results/digits/" in text
 

@@ -1,12 +1,19 @@
 """Running the workflow from the command line, as the tests do."""
 
+import contextlib
+import fcntl
 import hashlib
 import os
+import pty
 import re
+import select
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -103,6 +110,32 @@ def _be_snakemake(folder: Path, words: list[str], *streams: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+CLEAR = "\r\x1b[K"
+
+
+def run_in_terminal(
+    folder: Path, *words: str, until: Callable[[], bool] = lambda: False, columns: int = 100
+) -> tuple[int, list[str]]:
+    """Run a command in a pseudo-terminal, and press Ctrl-C when it is time; return its status and the lines it left."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(folder)
+        os.execv(words[0], words)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    written, pressed = b"", False
+    with contextlib.suppress(OSError):  # there is nobody left at the other end
+        while True:
+            if select.select([terminal], [], [], 0.05)[0]:
+                written += os.read(terminal, 65536)
+            if not pressed and until():
+                os.write(terminal, b"\x03")
+                pressed = True
+    _, status = os.waitpid(child, 0)
+    os.close(terminal)
+    lines = written.decode().replace("\r\n", "\n").splitlines()
+    return os.waitstatus_to_exitcode(status), [line.rpartition(CLEAR)[2] for line in lines]
 
 
 def planned(folder: Path, *targets: str, **changes) -> dict[str, int]:
