@@ -134,7 +134,7 @@ def run_in_terminal(
                 pressed = True
     _, status = os.waitpid(child, 0)
     os.close(terminal)
-    lines = written.decode().replace("\r\n", "\n").splitlines()
+    lines = written.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
     return os.waitstatus_to_exitcode(status), [line.rpartition(CLEAR)[2] for line in lines]
 
 

@@ -42,7 +42,7 @@ class LogHandler(LogHandlerBase):
         if watch is None:
             print(self.format(record))
         elif event == LogEvent.RUN_INFO:
-            watch.begin(told["stats"]["total"])
+            watch.begin(told["stats"])
         elif event == LogEvent.JOB_INFO:
             watch.start(told["rule_name"], told["output"], told["log"])
         elif event == LogEvent.PROGRESS:

@@ -8,7 +8,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -31,6 +31,9 @@ STDERR = 2
 
 LAST_LINES = 20
 """Of a failed job's log, where no error stands in it."""
+
+WHOLE = {"all", "everything"}
+"""Rules that ask for everything, the plan included."""
 
 SILENT = ("plan", "identify", "select_images", "provenance", "summary", "all", "everything", "models")
 """Rules that take no time, or only ask for others."""
@@ -197,7 +200,7 @@ class Watch:
         self._started = time.monotonic()
         self._kinds: set[str] = set()
         self._failed: set[int] = set()
-        self._finished, self._jobs = 0, 0
+        self._finished, self._jobs, self._whole = 0, 0, False
         self._run: Run | None = None
         self._ended = threading.Event()
         self._looking = threading.Thread(target=self._look, daemon=True)
@@ -212,17 +215,19 @@ class Watch:
         if not self.interrupted:
             self._screen.show(text)
 
-    def begin(self, jobs: int) -> None:
-        """Say how much there is to do, and begin to show progress."""
-        self._jobs = jobs
-        self._screen.show(f"{_counted(jobs, 'job')} to run; their logs are in logs/")
+    def begin(self, jobs: Mapping[str, int]) -> None:
+        """Say how much there is to do, and begin to show progress; ``jobs`` are so many by rule, and in all."""
+        self._jobs, self._whole = jobs["total"], bool(WHOLE & jobs.keys())
+        self._screen.show(f"{_counted(self._jobs, 'job')} to run; their logs are in logs/")
         if not self._looking.is_alive():
             self._looking.start()
 
     def start(self, rule: str, output: Sequence[str], log: Sequence[str]) -> None:
         """Say what is being done, where a job is the first of its kind."""
         kind = kind_of(rule)
-        if rule == "certify" and self._run is None:  # .../counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet
+        if (
+            rule == "certify" and self._whole and not self._run
+        ):  # .../counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet
             self._run = Run(Path(output[0]).parents[4], Path(log[0]).parents[4])
         if rule in SILENT or kind in self._kinds:
             return
