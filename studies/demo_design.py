@@ -40,6 +40,7 @@ class Design:
     chunk: int
     at_least: int = 0
     both: bool = True
+    futility: float = 0.01
     mode: Mode = "sequential"
 
     @property
@@ -50,21 +51,23 @@ class Design:
     @property
     def settings(self) -> dict[str, object]:
         """The section ``sampling``."""
-        stop = {"questions": self.questions, "at_least": self.at_least, "futility": 0.01}
+        stop = {"questions": self.questions, "at_least": self.at_least, "futility": self.futility}
         return {"mode": self.mode, "n0": self.n0, "n": self.n, "alpha": ALPHA, "stop": stop}
 
     def __str__(self) -> str:
         if self.mode == "fixed":
             return f"fixed {self.n0} + {self.n}, batches of {self.chunk}"
         asked = "cohen and pair" if self.both else "cohen"
-        return f"{asked}: at most {self.n0} + {self.n}, at least {self.at_least}, batches of {self.chunk}"
+        given_up = f"futile below {100 * self.futility:g}%"
+        return f"{asked}: {self.n0} + {self.at_least} to {self.n}, {given_up}, batches of {self.chunk}"
 
 
 DESIGNS = [
-    *(Design(n0, n, 32, mode="fixed") for n0, n in ((32, 64), (32, 96))),
-    *(Design(32, n, 32, at_least) for n in (128, 192, 256, 384) for at_least in (32, 64)),
-    *(Design(32, n, 32, at_least, both=False) for n in (128, 192, 256) for at_least in (32, 64)),
-    *(Design(32, n, 48, 48) for n in (144, 240, 384)),
+    *(Design(32, n, 32, mode="fixed") for n in (64, 96)),
+    *(Design(32, n, 32, 32, both) for both in (False, True) for n in (128, 192, 224, 256, 320)),
+    *(Design(32, 256, 32, 32, both, futility) for both in (False, True) for futility in (0.05, 0.1, 0.2)),
+    *(Design(24, n, 24, 24, both, 0.05) for both in (False, True) for n in (192, 240, 312)),
+    *(Design(16, n, 16, 32, True, 0.05) for n in (192, 256, 320)),
 ]
 
 

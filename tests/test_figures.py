@@ -262,7 +262,8 @@ def test_denoised_images_mark_errors_and_name_sigma_and_image():
         figure = denoised.draw(pictures, table, 0.5)
     words = [axis.get_xlabel() for axis in figure.axes]
     assert sum(word.startswith("✗ black-footed") for word in words) == 2
-    assert [axis.get_ylabel() for axis in figure.axes[::3]] == ["image 0", "image 200"]
+    assert [axis.get_title() for axis in figure.axes[:2]] == ["image\n0", "image\n200"]
+    assert [axis.get_ylabel() for axis in figure.axes[::2]] == ["original", "noised (RS)", "ADDS"]
     assert "0.5" in figure.get_suptitle()
     assert "the 2 that are wrong" in denoised.caption(table, 0.5)
     plt.close(figure)

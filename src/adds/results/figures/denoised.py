@@ -25,25 +25,25 @@ def show(axis: Axes, picture: NDArray[np.float32]) -> None:
 
 
 def draw(pictures: NDArray[np.float32], table: pd.DataFrame, sigma: float) -> Figure:
-    """Draw pictures [images, columns, C, H, W] in [0, 1], with the predicted class under each.
+    """Draw pictures [images, methods, C, H, W] in [0, 1]: a column per image, the predicted class under each picture.
 
-    ``table`` has a row per image and column: number, name, caption, and whether the prediction is right.
+    ``table`` has a row per picture: row (the image), column (the method), number, name, caption, and whether it is
+    right.
     """
-    rows, columns = pictures.shape[:2]
-    size = min(TEXT_WIDTH / columns, 0.8)
-    side = (columns * size * 1.12, rows * size * 1.2 + 0.55)
-    figure, axes = plt.subplots(rows, columns, figsize=side, squeeze=False)
-    letters = int(16 * size)
+    images, methods = pictures.shape[:2]
+    size = min(TEXT_WIDTH / (images + 1.2), 0.95)
+    side = ((images + 1.2) * size, methods * size * 1.22 + 0.45)
+    figure, axes = plt.subplots(methods, images, figsize=side, squeeze=False)
     for cell in table.itertuples():
-        axis = axes[cell.row, cell.column]
+        axis = axes[cell.column, cell.row]
         show(axis, pictures[cell.row, cell.column])
-        if cell.row == 0:
-            name = "\n".join(wrap(cell.name, 15))
-            axis.set_title(name, fontsize="small")
         if cell.column == 0:
-            axis.set_ylabel(f"image {cell.number}", fontsize="small")
+            axis.set_title(f"image\n{cell.number}", fontsize="small")
+        if cell.row == 0:
+            name = "\n".join(wrap(cell.name, 14))
+            axis.set_ylabel(name, fontsize="small", rotation=0, ha="right", va="center")
         wrong = cell.right == "no"
-        text = shorten(cell.caption, letters - 2 * wrong)
+        text = shorten(cell.caption, max(int(18 * size) - 2 * wrong, 3))
         look = {"color": WRONG, "fontweight": "bold"} if wrong else {}
         axis.set_xlabel(f"✗ {text}" if wrong else text, fontsize="small", labelpad=2, **look)
     figure.suptitle(f"$\\sigma$ = {sigma:g}", fontsize="medium")

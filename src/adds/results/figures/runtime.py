@@ -77,11 +77,11 @@ def draw(table: pd.DataFrame) -> Figure:
 def caption(table: pd.DataFrame) -> str:
     """Say what is drawn."""
     least, most = table["images_timed"].min(), table["images_timed"].max()
-    timed = f"{most}" if least == most else f"{least} to {most}"
+    timed = f"{most} image{'s' if most > 1 else ''}" if least == most else f"{least} to {most} images"
     return (
         "What a sample costs. Left: evaluations of the diffusion model per sample, which don't depend on the machine; "
         "a method without a diffusion model has 0. Right: seconds that one image takes, scaled to the paper's 10,000 "
-        f"samples: median of {timed} images with quartiles, on {table['device'].iloc[0]}, without the first image of "
+        f"samples: median of {timed} with quartiles, on {table['device'].iloc[0]}, without the first image of "
         "each job where it has several. Other work on the machine shows on the right and not on the left. Methods that "
         "are contained in another (one vote in five, ADDS without unguided denoising in ADDS) are drawn once; their "
         "time is that of their own part."
