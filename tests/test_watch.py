@@ -116,20 +116,25 @@ def test_what_jobs_write_is_passed_on_in_whole_lines(capfd):
 def test_a_watched_job_warns_on_the_terminal_and_logs_the_rest(tmp_path):
     code = (
         "import logging, sys; from adds.machine.logs import configure_logging; configure_logging(sys.argv[1], 'job')\n"
-        "log = logging.getLogger('adds.x'); log.debug('image'); log.info('start'); log.warning('careful'); 1 / 0"
+        "log = logging.getLogger('adds.x'); log.debug('image'); log.info('start'); log.warning('careful')\n"
+        "import warnings; warnings.warn('old', FutureWarning); warnings.warn('odd'); 1 / 0"
     )
     seen = {}
     for value in ("", os.uname().nodename, "another machine"):
         log = tmp_path / f"{value or 'none'}.log"
         environment = {**os.environ, WATCHED: value}
         seen[value] = run_in(tmp_path, sys.executable, "-c", code, log, environment=environment).stderr
-        assert all(word in log.read_text() for word in ("image", "start", "careful", "CRITICAL", "ZeroDivisionError"))
+        assert all(
+            word in log.read_text() for word in ("image", "start", "careful", "old", "CRITICAL", "ZeroDivisionError")
+        )
     for plain in (seen[""], seen["another machine"]):
         assert "start" in plain
         assert "image" not in plain
         assert "ZeroDivisionError" in plain
-    (line,) = seen[os.uname().nodename].splitlines()
-    assert "careful" in line
+    text = seen[os.uname().nodename]
+    assert "careful" in text
+    assert "odd" in text
+    assert not any(word in text for word in ("old", "start", "image", "ZeroDivisionError"))
 
 
 def test_how_much_there_is_to_certify(tmp_path):

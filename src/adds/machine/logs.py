@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import platform
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,15 @@ def watched() -> bool:
     return os.environ.get(WATCHED) == platform.node()
 
 
+def _is_for_people(record: logging.LogRecord) -> bool:
+    """Tell whether a watched job has to say something: what libraries tell each other's programmers is for its log.
+
+    A failed job's last words are shown by whoever shows the run.
+    """
+    of_libraries = record.name == "py.warnings" and re.search("(Future|Deprecation)Warning", record.getMessage())
+    return record.levelno < logging.CRITICAL and not of_libraries
+
+
 def configure_logging(path: Path | str, name: str) -> None:
     """Log to ``path`` and to stderr under the job's ``name``; the last words of a failed job reach both.
 
@@ -34,8 +44,8 @@ def configure_logging(path: Path | str, name: str) -> None:
     text = f"%(asctime)s %(levelname)s {name}: %(message)s"
     file, terminal = logging.FileHandler(path), logging.StreamHandler(sys.stderr)
     terminal.setLevel(logging.WARNING if watched() else logging.INFO)
-    if watched():  # whoever shows the run shows a failed job's last words, from its log
-        terminal.addFilter(lambda record: record.levelno < logging.CRITICAL)
+    if watched():
+        terminal.addFilter(_is_for_people)
     logging.basicConfig(
         level=logging.WARNING, format=text, datefmt="%Y-%m-%d %H:%M:%S", handlers=[file, terminal], force=True
     )

@@ -96,8 +96,8 @@ class Screen:
     def progress(self, text: str) -> None:
         """Show how far it is, in place of what was shown before; an empty text takes it away."""
         with self._lock:
-            self._progress = text
-            if self._moves:
+            before, self._progress = self._progress, text
+            if self._moves and (before or text):
                 self._stream.write(CLEAR)
                 self._draw()
             elif text and self._is_due():
@@ -225,9 +225,8 @@ class Watch:
     def start(self, rule: str, output: Sequence[str], log: Sequence[str]) -> None:
         """Say what is being done, where a job is the first of its kind."""
         kind = kind_of(rule)
-        if (
-            rule == "certify" and self._whole and not self._run
-        ):  # .../counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet
+        if rule == "certify" and self._whole and not self._run:
+            # .../counts/{method}/sigma{sigma}/votes{votes}/{shard}.parquet, and a log in the same place
             self._run = Run(Path(output[0]).parents[4], Path(log[0]).parents[4])
         if rule in SILENT or kind in self._kinds:
             return
