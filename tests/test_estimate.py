@@ -15,7 +15,9 @@ from adds.methods.guidance import guided_steps
 from adds.methods.release import Subject
 from adds.models.unet import build_unet
 from adds.monitor.estimate import (
+    CLASSIFICATION,
     estimate,
+    evaluations_per_sample,
     operations_of,
     read_counts,
     sequential_summary,
@@ -37,6 +39,7 @@ from adds.registry import METHODS
 from adds.sampling.stopping import LABEL_QUESTIONS, Certified, SampleSize, Stop
 from tests.conftest import unet_pipeline
 from tests.soundness.golden import READ
+from tests.test_experiment import digits
 from tests.workflow import PROJECT, merged
 
 PAPER = yaml.safe_load((PROJECT / "config/config.yaml").read_text())
@@ -202,3 +205,17 @@ def test_of_what_nothing_is_known_nothing_is_expected():
     chosen = sequential(paper_tables=None)
     text = sequential_summary(chosen, estimate(chosen), pd.DataFrame(), pd.DataFrame())
     assert "Of 18 of 18 settings nothing is known" in text
+
+
+def test_what_a_sample_is_worth_for_the_time_left():
+    """Carlini takes one evaluation and one classification, RS the latter only, ADDS many of the former."""
+    plan = digits().plan()
+    worth = {
+        (entry["method"], entry["votes"]): evaluations_per_sample(entry, plan["chain"])
+        for entry in plan["settings"]
+        if entry["sigma"] == "0.6"
+    }
+    assert worth["rs", 1] == CLASSIFICATION
+    assert worth["carlini", 1] == 1 + CLASSIFICATION
+    assert worth["adds", 5] > worth["adds", 1] > worth["adds_oneshot", 1] > 2
+    assert worth["consensus", 1] > 0

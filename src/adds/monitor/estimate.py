@@ -29,6 +29,9 @@ from adds.sampling.stopping import LABEL_QUESTIONS, Certified, Question, SampleS
 TERA = 1e12
 START_UP_SHARE = 0.05
 
+CLASSIFICATION = 0.1
+"""What an image costs to classify, in evaluations of the diffusion model: a guess for the time left, not the estimate."""
+
 
 def operations(network: nn.Module, *inputs: torch.Tensor) -> int:
     """Count the floating-point operations of one evaluation (a multiplication and an addition are two)."""
@@ -55,7 +58,7 @@ def operations_of(networks: Mapping[str, Any]) -> Work:
 
 
 def evaluations_per_sample(setting: Mapping[str, Any], chain: Mapping[str, Any]) -> float:
-    """Return how many evaluations of any network a sample takes, of a setting as a plan lists it."""
+    """Return how many evaluations of the diffusion model a sample is worth, of a setting as a plan lists it."""
     identity = setting["identity"]
     schedule = Schedule.named(chain["schedule"], chain["timesteps"])
     grid = schedule.respaced(evenly_spaced(chain["steps"], len(schedule)))
@@ -63,7 +66,7 @@ def evaluations_per_sample(setting: Mapping[str, Any], chain: Mapping[str, Any])
     scale, readers = identity.get("guidance_scale", 0.0), identity.get("readers", {})
     query = Query(identity["sigma"], setting["votes"], scale, options, readers)
     work = method(setting["method"]).work(schedule, grid, query)
-    return float(work.diffusion + work.classifier)
+    return float(work.diffusion + CLASSIFICATION * work.classifier)
 
 
 def read_counts(files: Iterable[Path | str]) -> pd.DataFrame:

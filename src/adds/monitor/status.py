@@ -41,7 +41,7 @@ class Job:
     images: int
     leads: bool
     evaluations: float = 1.0
-    """What a sample costs, in evaluations of a network: a guess for as long as nothing has been measured."""
+    """What a sample is worth, in evaluations of the diffusion model: a guess as long as nothing has been measured."""
     samples: int | None = None
     """Of an image, where their number is fixed."""
     identity: str = ""
@@ -180,7 +180,7 @@ class Outlook:
             return self.so_far
         rate = f"; {self.rate:,.1f} per second" if self.rate else ""
         most = "at most" if self.at_most else "about"
-        return f"{self.so_far}{rate}; {most} {duration(self.seconds)} of sampling left"
+        return f"{self.so_far}; {most} {duration(self.seconds)} of sampling left{rate}"
 
 
 def outlook(plan: Mapping[str, Any], found: Iterable[Progress]) -> Outlook:

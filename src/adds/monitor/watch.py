@@ -289,7 +289,7 @@ class Watch:
         pause, text = LOOK_SECONDS, ""
         while not self._ended.wait(pause):
             began = time.monotonic()
-            jobs = f"{self._finished} of {_counted(self._jobs, 'job')} done"
+            jobs = f"{self._finished} of {_counted(self._jobs, 'job')}"
             try:
                 found = self._run.outlook() if self._run else None
             except (OSError, ValueError):  # files are written while they are read
