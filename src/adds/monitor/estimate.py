@@ -30,7 +30,7 @@ TERA = 1e12
 START_UP_SHARE = 0.05
 
 CLASSIFICATION = 0.1
-"""What an image costs to classify, in evaluations of the diffusion model: a guess for the time left, not the estimate."""
+"""What a classification costs, in evaluations of the diffusion model: a guess, for the time left only."""
 
 
 def operations(network: nn.Module, *inputs: torch.Tensor) -> int:
