@@ -36,7 +36,7 @@ TINY = {
         "carlini": {"votes": [1]},
         "densepure": {"votes": [1]},
     },
-    "sampling": {"n0": 4, "n": 12, "alpha": 0.05, "chunk_size": 8},
+    "sampling": {"mode": "fixed", "n0": 4, "n": 12, "alpha": 0.05, "chunk_size": 8},
     "images_per_job": 2,
     "figures": {"denoised_images": 2, "budget_trajectories": 4, "samples": 0, "dpi": 60},
 }
