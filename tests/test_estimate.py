@@ -39,7 +39,7 @@ from adds.registry import METHODS
 from adds.sampling.stopping import LABEL_QUESTIONS, Certified, SampleSize, Stop
 from tests.conftest import unet_pipeline
 from tests.soundness.golden import READ
-from tests.test_experiment import digits
+from tests.test_experiment import configured, understood
 from tests.workflow import PROJECT, merged
 
 PAPER = yaml.safe_load((PROJECT / "config/config.yaml").read_text())
@@ -209,7 +209,7 @@ def test_of_what_nothing_is_known_nothing_is_expected():
 
 def test_what_a_sample_is_worth_for_the_time_left():
     """Carlini takes one evaluation and one classification, RS the latter only, ADDS many of the former."""
-    plan = digits().plan()
+    plan = understood(configured("digits")).plan()
     worth = {
         (entry["method"], entry["votes"]): evaluations_per_sample(entry, plan["chain"])
         for entry in plan["settings"]
