@@ -928,13 +928,16 @@ class Experiment:
         parts = [self.identity(setting), self.sampling(), self.config["images_per_job"]]
         return f"identity/{setting.folder}/{short_hash(parts)}"
 
+    def pages(self) -> list[str]:
+        """Return the pages to open first, below the results."""
+        return ([] if self.partial else ["report.html"]) + (["explorer.html"] if self.explores else [])
+
     def targets(self) -> list[str]:
         """Return everything that a run is to leave, below the results."""
         names = ["plan.json", "certificates.csv", "provenance.json", "summary.txt"]
         names += [f"figures/{name}.{suffix}" for name in self.figures() for suffix in ("pdf", "png", "csv", "html")]
         names += [f"tables/{name}.{suffix}" for name in self.tables() for suffix in ("csv", "md", "tex", "html")]
-        names += [] if self.partial else ["report.html"]
-        names += ["explorer.html"] if self.explores else []
+        names += self.pages()
         # Snakemake makes what is missing only where it is asked for.
         return names + ([] if self.partial else [self.identity_file(setting) for setting in self.settings()])
 

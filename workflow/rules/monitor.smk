@@ -55,11 +55,7 @@ rule summary:
         folders={
             "logs": f"logs/{EXPERIMENT.name}",
             "benchmarks": f"benchmarks/{EXPERIMENT.name}",
-            "pages": [
-                name
-                for name in EXPERIMENT.targets()
-                if "/" not in name and name.endswith(".html")
-            ],
+            "pages": EXPERIMENT.pages(),
         },
     script:
         "../../scripts/summary.py"

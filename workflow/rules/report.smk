@@ -36,7 +36,9 @@ rule explorer:
 rule report_page:
     input:
         [f"<results>/{name}" for name in EXPERIMENT.report_shows()],
-        claims=("<results>/tables/claims.csv" if "claims" in EXPERIMENT.tables() else []),
+        claims=(
+            "<results>/tables/claims.csv" if "claims" in EXPERIMENT.tables() else []
+        ),
         provenance="<results>/provenance.json",
         config="<results>/config.yaml",
     output:
