@@ -68,7 +68,7 @@ def draw(
         _part(part, pictures, table, chosen, guided=guided)
     for part, picture, name, text in (
         (ends[0], image, "image $x$", f"true class {truth}" if truth else ""),
-        (ends[-1], pictures[-1, 1], "the classifier sees", f"and says {shorten(prediction, 16)}"),
+        (ends[-1], pictures[-1, 1], "the classifier\nsees", f"and says {shorten(prediction, 16)}"),
     ):
         axis = part.subplots(4, 1, height_ratios=(1, 1, 1, 0.62))
         for other in axis:
