@@ -10,7 +10,7 @@ from logging import WARNING, LogRecord
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-INTERRUPT = "Terminating processes on user request"
+INTERRUPT = ("Terminating processes on user request", "Cancelling snakemake on user request")
 KEPT = ("Nothing to be done", "Will exit after finishing")
 """How lines begin that Snakemake logs without a warning and that people need to see."""
 

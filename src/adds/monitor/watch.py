@@ -29,6 +29,9 @@ CLEAR = "\r\x1b[K"
 
 STDERR = 2
 
+SILENT_SECONDS = 2
+"""After an interrupt."""
+
 LAST_LINES = 20
 """Of a failed job's log, where no error stands in it."""
 
@@ -119,7 +122,8 @@ class Screen:
 class Captured:
     """What jobs write to stderr, passed on in whole lines, so that none falls into the line of progress.
 
-    Interrupted while it imports, Python writes a traceback. That isn't passed on.
+    Interrupted while it imports, Python writes a traceback. That isn't passed on, nor what other jobs write at that
+    moment: their tracebacks come through each other.
     """
 
     def __init__(self, show: Callable[[str], None]) -> None:
@@ -133,12 +137,15 @@ class Captured:
 
     def _pass_on(self, reading: int) -> None:
         held: list[str] = []
+        silent_until = 0.0
         with os.fdopen(reading, errors="replace") as lines:
             for line in map(str.rstrip, lines):
                 held.append(line)
                 if line.startswith(("Traceback ", " ")) and held[0].startswith("Traceback "):
                     continue  # it ends in a line that is not indented
-                if line != "KeyboardInterrupt":
+                if line == "KeyboardInterrupt":
+                    silent_until = time.monotonic() + SILENT_SECONDS
+                elif time.monotonic() > silent_until:
                     self._show("\n".join(held))
                 held = []
 
