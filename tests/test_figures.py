@@ -238,6 +238,13 @@ def test_every_figure_is_drawn_and_captioned(shape, tmp_path):
     assert f"{counts['number'].nunique()} images" in told["accuracy"], name
 
 
+def test_the_bounds_figure_leaves_other_bounds_out():
+    counts = counts_of_a_run(images=3, sigmas=(0.5,), classes=10)
+    both = certificates(counts, alpha=0.001, mode="fixed", bounds=["cohen", "pair"])
+    another = both[both["bound"] == "cohen"].assign(bound="mine")
+    assert set(bounds.curves(pd.concat([both, another]))["bound"]) == {"cohen", "pair"}
+
+
 def test_a_long_name_is_cut_with_an_ellipsis():
     assert shorten("tench", 18) == "tench"
     assert shorten("black-footed ferret, ferret", 18) == "black-footed ferr…"

@@ -114,4 +114,4 @@ def test_a_bound(project):
     assert set(certificates["bound"]) == {"hoeffding", "cohen", "pair"}
     wide = certificates.pivot(index=["method", "sigma", "votes", "number"], columns="bound", values="radius")
     assert (wide["hoeffding"] <= wide["cohen"] + 1e-12).all(), "Clopper and Pearson's bound is the tighter one"
-    assert "bound hoeffding" in (folder / "results/digits/tables/certified_accuracy.md").read_text()
+    assert "by Hoeffding's bound (hoeffding)" in (folder / "results/digits/tables/certified_accuracy.md").read_text()

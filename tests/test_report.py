@@ -24,6 +24,7 @@ FLAGS = [
 ]
 PROBE = """
 <script>
+addEventListener("load", () => {
 const found = {
   headings: [...document.querySelectorAll("h1, h2, h3")].map((one) => one.textContent),
   pictures: [...document.images].map((one) => [one.alt, one.naturalWidth, one.naturalHeight]),
@@ -40,6 +41,7 @@ const element = document.createElement("pre");
 element.id = "probe";
 element.textContent = JSON.stringify(found);
 document.body.append(element);
+});
 </script>
 """
 
@@ -100,7 +102,7 @@ def test_the_report_opens_on_the_result(finished, tmp_path):
     ]
     names = {path.stem for path in (results / "figures").glob("*.png")}
     assert {name for name, _, _ in found["pictures"]} == names
-    assert all(width > 200 and height > 50 for _, width, height in found["pictures"])
+    assert all(width > 150 and height > 50 for _, width, height in found["pictures"])
     assert len(found["captions"]) == len(names)
     assert all(len(caption) > 80 for caption in found["captions"])
     assert max(found["together"]) < 1, "a figure and its caption are on one screen"

@@ -54,7 +54,7 @@ class Method:
     title: str
     counts: str
     colour: str
-    marker: str
+    marker: str = "."
     dashes: tuple[float, ...] = ()
     origin: Origin = "paper"
     takes_votes: bool = False

@@ -21,7 +21,7 @@ def shown(both: pd.DataFrame) -> list[Variant]:
 
 def curves(both: pd.DataFrame) -> pd.DataFrame:
     """Return the curves of `shown` by either bound: the columns of `accuracy_steps`, and bound."""
-    variants = shown(both)
+    variants, both = shown(both), both[both["bound"].isin(list(DASHES))]
     chosen = both[[pair in variants for pair in zip(both["method"], both["votes"], strict=True)]]
     parts = [accuracy_steps(part).assign(bound=bound) for bound, part in chosen.groupby("bound")]
     return pd.concat(parts, ignore_index=True)
