@@ -2,15 +2,11 @@
 
 import logging
 import sys
-from pathlib import Path
 from typing import Any
 
-import torch
-
 from adds.data.images import Images
-from adds.machine.devices import claim_device
 from adds.machine.logs import configure_logging
-from adds.models.pipeline import load_pipeline
+from adds.models.pipeline import load_for_job
 from adds.monitor.audit import IMAGES, TRAJECTORIES, Audit, recovered_errors
 
 log = logging.getLogger("adds")
@@ -20,12 +16,7 @@ def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any) -> bool:
     if not params["scales"]:
         print("Nothing to audit: none of the methods is guided.", flush=True)
         return True
-    pipeline = load_pipeline(
-        params["networks"],
-        machine["batch_size"],
-        {"diffusion": Path(inputs.diffusion).parent, "classifier": Path(inputs.classifier).parent},
-        device=torch.device(claim_device(machine).kind),
-    )
+    pipeline = load_for_job(params["networks"], machine, diffusion=inputs.diffusion, classifier=inputs.classifier)
     pictures = list(Images.read(inputs.images, inputs.pixels).part(0, IMAGES))
     audit = Audit.of(
         recovered_errors(
@@ -46,6 +37,4 @@ def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any) -> bool:
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "audit")
-    machine = snakemake.params.machine
-    torch.set_num_threads(machine["threads"])
-    sys.exit(0 if main(snakemake.params.audit, machine, snakemake.input) else 1)
+    sys.exit(0 if main(snakemake.params.audit, snakemake.params.machine, snakemake.input) else 1)

@@ -1,25 +1,19 @@
 """Follow one trajectory of ADDS through all its steps, for the figure of the pipeline."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from adds.data.images import Images, class_names
-from adds.machine.devices import claim_device
 from adds.machine.logs import configure_logging
-from adds.models.pipeline import load_pipeline
+from adds.models.pipeline import load_for_job
 from adds.sampling.closeups import trajectory
 
 
 def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, output: str) -> None:
-    pipeline = load_pipeline(
-        params["networks"],
-        {"diffusion": 1, "classifier": 1},
-        {"diffusion": Path(inputs.diffusion).parent, "classifier": Path(inputs.classifier).parent},
-        device=torch.device(claim_device(machine).kind),
-    )
+    files = {"diffusion": inputs.diffusion, "classifier": inputs.classifier}
+    pipeline = load_for_job(params["networks"], machine, **files, batch_size=1)
     images = Images.read(inputs.images, inputs.pixels)
     picture = next(iter(images.part(0, 1)))
     facts = {key: params[key] for key in ("sigma", "guidance_scale", "seed")}
@@ -40,6 +34,4 @@ def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, output: s
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "follow_trajectory")
-    machine = snakemake.params.machine
-    torch.set_num_threads(machine["threads"])
-    main(snakemake.params.trajectory, machine, snakemake.input, snakemake.output[0])
+    main(snakemake.params.trajectory, snakemake.params.machine, snakemake.input, snakemake.output[0])

@@ -1,25 +1,17 @@
 """Record how ADDS spends its privacy budget over the steps, for every sigma."""
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
 from adds.data.images import Images
-from adds.machine.devices import claim_device
 from adds.machine.logs import configure_logging
-from adds.models.pipeline import load_pipeline
+from adds.models.pipeline import load_for_job
 from adds.sampling.closeups import budget_by_step
 
 
 def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, output: str) -> None:
-    pipeline = load_pipeline(
-        params["networks"],
-        machine["batch_size"],
-        {"diffusion": Path(inputs.diffusion).parent, "classifier": Path(inputs.classifier).parent},
-        device=torch.device(claim_device(machine).kind),
-    )
+    pipeline = load_for_job(params["networks"], machine, diffusion=inputs.diffusion, classifier=inputs.classifier)
     picture = next(iter(Images.read(inputs.images, inputs.pixels).part(0, 1)))
     tables = [
         budget_by_step(
@@ -37,6 +29,4 @@ def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, output: s
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "spend_budget")
-    machine = snakemake.params.machine
-    torch.set_num_threads(machine["threads"])
-    main(snakemake.params.budget, machine, snakemake.input, snakemake.output[0])
+    main(snakemake.params.budget, snakemake.params.machine, snakemake.input, snakemake.output[0])

@@ -12,6 +12,7 @@ from torch import Tensor
 from adds.diffusion.batching import Batches
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import Grid, Schedule, evenly_spaced
+from adds.machine.devices import claim_device
 from adds.machine.memory import keep_freed_memory
 from adds.models.unet import load_diffusion
 from adds.models.weights import WEIGHTS
@@ -123,4 +124,25 @@ def load_pipeline(
         classifier=classifier("classifier"),
         grid=schedule.respaced(evenly_spaced(settings["steps"], len(schedule))),
         readers={name: classifier(name) for name in READERS if name in folders},
+    )
+
+
+def load_for_job(
+    networks: Mapping[str, Any],
+    machine: Mapping[str, Any],
+    *,
+    diffusion: str,
+    classifier: str,
+    batch_size: int | None = None,
+) -> Pipeline:
+    """Load both networks from the files of their weights, on the device and with the threads that a job has.
+
+    Batches are of the configuration's size, or all of another: those that are filled up with padding would be wasted.
+    """
+    torch.set_num_threads(machine["threads"])
+    return load_pipeline(
+        networks,
+        dict.fromkeys(("diffusion", "classifier"), batch_size) if batch_size else machine["batch_size"],
+        {"diffusion": Path(diffusion).parent, "classifier": Path(classifier).parent},
+        device=torch.device(claim_device(machine).kind),
     )
