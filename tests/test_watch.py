@@ -3,10 +3,12 @@
 import io
 import itertools
 import json
+import logging
 import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import setuptools
@@ -16,6 +18,7 @@ from adds.machine.logs import WATCHED
 from adds.monitor import watch
 from adds.monitor.summary import accuracy_cell, aligned, note, paired_cell, summary
 from adds.monitor.watch import SILENT, WORK, Captured, Run, Screen, kind_of, last_words
+from snakemake_logger_plugin_adds import LogHandler
 from tests.workflow import PROJECT, command, run, run_in, run_in_terminal
 
 MOST_LINES = 60
@@ -262,6 +265,15 @@ def status(folder):
 
 
 @pytest.mark.workflow
+def test_a_job_that_ctrl_c_ended_first_is_no_error():
+    """Snakemake may hear of its end before it hears of the interrupt."""
+    handler = LogHandler.__new__(LogHandler)
+    handler._watch = SimpleNamespace(interrupted=False, failed=False, show=pytest.fail)
+    text = "CalledProcessError in file certify.smk, line 1:\nCommand 'python certify.py' returned non-zero exit status 130."
+    handler._show(logging.LogRecord("", logging.ERROR, "", 0, text, (), None))
+    assert handler._watch.interrupted
+
+
 class TestInterrupts:
     def test_on_a_terminal_it_is_one_line(self, rerun):
         words, plan = command(rerun, *WATCHED_BY_US, **LONG), rerun / "results/digits/plan.json"

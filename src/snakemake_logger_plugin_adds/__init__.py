@@ -11,6 +11,9 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 INTERRUPT = ("Terminating processes on user request", "Cancelling snakemake on user request")
+INTERRUPTED_JOB = "returned non-zero exit status 130"
+"""What Snakemake logs of a job that Ctrl-C has ended before Snakemake took notice of it itself."""
+
 KEPT = ("Nothing to be done", "Will exit after finishing")
 """How lines begin that Snakemake logs without a warning and that people need to see."""
 
@@ -47,7 +50,7 @@ class LogHandler(LogHandlerBase):
             watch.start(told["rule_name"], told["output"], told["log"])
         elif event == LogEvent.PROGRESS:
             watch.finish(told["done"], told["total"])
-        elif message.startswith(INTERRUPT):
+        elif message.startswith(INTERRUPT) or INTERRUPTED_JOB in message:
             watch.interrupted = True
         elif event == LogEvent.JOB_ERROR:
             watch.fail(told["jobid"], told["rule_name"], told["log"])
