@@ -269,7 +269,7 @@ def test_a_job_that_ctrl_c_ended_first_is_no_error():
     """Snakemake may hear of its end before it hears of the interrupt."""
     handler = LogHandler.__new__(LogHandler)
     handler._watch = SimpleNamespace(interrupted=False, failed=False, show=pytest.fail)
-    text = "CalledProcessError in file certify.smk, line 1:\nCommand 'python certify.py' returned non-zero exit status 130."
+    text = "CalledProcessError in file certify.smk:\nCommand 'python certify.py' returned non-zero exit status 130."
     handler._show(logging.LogRecord("", logging.ERROR, "", 0, text, (), None))
     assert handler._watch.interrupted
 
