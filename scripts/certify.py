@@ -10,18 +10,19 @@ if __name__ == "__main__":  # imports take a second in which Ctrl-C may come, to
     stop_on_signals()
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 import adds
-from adds.data.images import Images, Picture
+from adds.data.images import Images
 from adds.machine.devices import Device, claim_device
 from adds.models.weights import checksums
-from adds.registry import METHODS, Stage, Variant
-from adds.sampling.job import Counter, Draw, refuse_to_draw, run_job, whole_identity
+from adds.registry import METHODS, Variant
+from adds.sampling.counting import Counter, Request, refuse_to_draw
+from adds.sampling.job import run_job, whole_identity
 from adds.sampling.ledger import Chunk, FamilyLedgers
 from adds.sampling.stopping import SampleSize
 
@@ -68,10 +69,10 @@ class LazySampler:
         self._load = load
         self.sampler: Sampler | None = None
 
-    def __call__(self, picture: Picture, *, stage: Stage, first: int, count: int) -> Chunk:
-        """Draw, as `adds.sampling.job.Draw` says."""
+    def __call__(self, requests: Sequence[Request], /) -> list[Chunk]:
+        """Draw, as `adds.sampling.counting.Draw` says."""
         self.sampler = self.sampler or self._load()
-        return self.sampler.draw(picture, stage=stage, first=first, count=count)
+        return self.sampler.draw(requests)
 
 
 def leaders_device(counts: str) -> Device:
@@ -113,14 +114,17 @@ def main(job: dict[str, Any], machine: dict[str, Any], inputs: Any, output: str)
     identity = whole_identity(job["identity"], models, device.kind)
     compiled = Path(inputs.compiled).parent if machine["compile"] and "diffusion" in folders else None
     lazy = LazySampler(lambda: load_sampler(job, machine, folders, compiled, device.kind))
-    variant = Variant(job["method"], job["votes"])
-    draw: Draw = refuse_to_draw if job["reads_only"] else lazy
+    reads_only, variant = job["reads_only"], Variant(job["method"], job["votes"])
     images = Images.read(inputs.images, inputs.pixels).part(*job["positions"])
     counts = run_job(
-        Counter(variant, job["networks"]["classifier"]["classes"], machine["chunk_size"], draw),
+        Counter(variant, job["networks"]["classifier"]["classes"], machine["chunk_size"]),
         images,
+        refuse_to_draw if reads_only else lazy,
+        at_once=machine["at_once"],
         size=SampleSize.from_settings(job["sampling"]),
-        ledgers=FamilyLedgers(job["ledgers"], identity, images, variant, Variant(*job["leader"])),
+        ledgers=FamilyLedgers(
+            job["ledgers"], identity, images, variant, Variant(*job["leader"]), reads_only=reads_only
+        ),
         identity=identity,
         device=device,
     )

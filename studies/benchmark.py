@@ -44,7 +44,7 @@ from adds.models.training import training_process
 from adds.models.unet import build_unet, randomize
 from adds.models.weights import load_weights, made_by
 from adds.registry import METHODS, Variant, title
-from adds.sampling.job import Tally
+from adds.sampling.counting import Request, Tally
 from adds.sampling.sampler import Sampler
 
 MODELS, COMPILED = Path("weights/digits"), Path("resources/benchmark/compiled")
@@ -341,7 +341,7 @@ def families() -> Table:
         pipeline = embedded_pipeline(MODELS, compiled=COMPILED)
         for sigma in (0.4, 0.6, 0.8):
             leader = Sampler(method, pipeline, sigma, 5, GUIDANCE_SCALE)
-            chunk = leader.draw(picture, stage="estimation", first=0, count=SAMPLES)
+            chunk = leader.draw([Request(picture, "estimation", 0, SAMPLES)])[0]
             alone = []
             for member in members:
                 tally = Tally(np.zeros(pipeline.classifier.classes, dtype=np.int64))

@@ -20,6 +20,7 @@ from adds.models.compiled import CompiledNetwork, compiled_or_plain, package_for
 from adds.models.fast_unet import FusedAttention, UpsampledConvolution
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.unet import compilable, untrained_unet
+from adds.sampling.counting import Request
 from adds.sampling.sampler import Sampler
 from tests.own_data import UNET
 from tests.workflow import PROJECT
@@ -179,7 +180,7 @@ def test_compiled_and_plain_networks_cast_the_same_ballots(schedule, folder):
         grid = schedule.respaced(evenly_spaced(20, 1000))
         denoiser = Denoiser(network, schedule, batch_size=25)
         pipeline = Pipeline(denoiser, BatchedClassifier(classifier, classes=10, batch_size=25), grid)
-        return Sampler("adds", pipeline, 0.6).draw(picture, stage="estimation", first=0, count=100).ballots
+        return Sampler("adds", pipeline, 0.6).draw([Request(picture, "estimation", 0, 100)])[0].ballots
 
     compiled = compiled_or_plain(network, folder, **WHAT)
     assert isinstance(compiled, CompiledNetwork)

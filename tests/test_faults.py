@@ -40,12 +40,13 @@ class Reporting(FamilyLedgers):
         super().__init__(store, IDENTITY, list(IMAGES), LEADER, patience=patience)
         self.pipe = pipe
 
-    def append(self, chunk):
-        super().append(chunk)
-        self.pipe.send((chunk.image, chunk.stage, chunk.first_sample + len(chunk)))
+    def append(self, chunks):
+        super().append(chunks)
+        for chunk in chunks:
+            self.pipe.send((chunk.image, chunk.stage, chunk.first_sample + len(chunk)))
 
 
-def work(schedule, store, pipe, target, prepare, patience):
+def work(schedule, store, pipe, target, prepare, patience, at_once):
     """What a job's process does: count, then write the counts under a temporary name and rename them."""
     torch.set_num_threads(1)
     tqdm.set_lock(threading.RLock())  # its own lock is shared by forked processes, and may be held by a killed one
@@ -53,7 +54,8 @@ def work(schedule, store, pipe, target, prepare, patience):
         prepare()
     try:
         with telling_when_stopped():
-            counts = job(sampler_in_closed_form(schedule).counter, IMAGES, Reporting(store, pipe, patience), SIZE)
+            ledgers = Reporting(store, pipe, patience)
+            counts = job(sampler_in_closed_form(schedule), IMAGES, ledgers, SIZE, at_once=at_once)
     except (OSError, RuntimeError) as error:
         pipe.send(str(error))
         os._exit(1)
@@ -69,9 +71,9 @@ class Job:
         self.path = FamilyLedgers(self.store, IDENTITY, list(IMAGES), LEADER).path
         self.processes = []
 
-    def start(self, prepare=None, *, target=None, patience=0.1):
+    def start(self, prepare=None, *, target=None, patience=0.1, at_once=1):
         ours, theirs = context.Pipe(duplex=False)
-        arguments = (self.schedule, self.store, theirs, target or self.target, prepare, patience)
+        arguments = (self.schedule, self.store, theirs, target or self.target, prepare, patience, at_once)
         process = context.Process(target=work, args=arguments)
         process.start()
         self.processes.append(process)
@@ -125,12 +127,13 @@ def told(pipe):
     return messages
 
 
-def test_kills_at_random_moments(faulty, uninterrupted):
+@pytest.mark.parametrize("at_once", [1, 24], ids=["one image", "all images at once"])
+def test_kills_at_random_moments(faulty, uninterrupted, at_once):
     """SIGKILL until the job gets through, dozens of times: nothing that was on disk is lost or drawn twice."""
     rng, kills = random.Random(0), 0
     drawn = []
     while kills < 40:
-        process, pipe = faulty.start()
+        process, pipe = faulty.start(at_once=at_once)
         stop_after = rng.choice([0, 0, 1, 1, 2])  # messages, and then a random part of the next chunk
         seen = []
         try:
@@ -207,8 +210,7 @@ def half(path):
 def of_another_seed(path):
     """Return the same chunks under an intact header of another identity."""
     other = Ledger(path.with_suffix(".other"), {**IDENTITY, "seed": 1})
-    for chunk in Ledger(path, IDENTITY, read_only=True).all_chunks():
-        other.append(chunk)
+    other.append(Ledger(path, IDENTITY, read_only=True).all_chunks())
     other.close()
     return other.path.read_bytes()
 

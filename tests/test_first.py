@@ -8,8 +8,8 @@ from adds.data.images import Picture
 from adds.methods.majority import UNCAST
 from adds.registry import Variant
 from adds.sampling.closeups import detail_of, sharpness
+from adds.sampling.counting import Tally
 from adds.sampling.first import FirstSamples
-from adds.sampling.job import Tally
 from adds.sampling.ledger import Chunk, FamilyLedgers
 from adds.sampling.stopping import Certified, SampleSize, Stop
 from tests.test_ledger import CHUNK, identity_of, images_of, job, sampler_in_closed_form
@@ -55,7 +55,7 @@ def counted(schedule, store, variant, size):
     """A white image, which RS is sure of, and two grey ones."""
     images = images_of(5, 6, 7, stored=[np.full((1, 8, 8), pixel, np.uint8) for pixel in (255, 128, 120)])
     ledgers = FamilyLedgers(store, identity_of(family=variant.method), list(images), variant)
-    return job(sampler_in_closed_form(schedule, variant).counter, images, ledgers, size)
+    return job(sampler_in_closed_form(schedule, variant), images, ledgers, size)
 
 
 def test_a_job_that_stops_early_counts_the_first_samples_of_every_image_alike(schedule, tmp_path):

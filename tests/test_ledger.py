@@ -20,7 +20,8 @@ from adds.models.weights import describe_model, sha256_of
 from adds.monitor.ledgers import differences, families, main, unused, why
 from adds.registry import Variant
 from adds.results.certified import certificates
-from adds.sampling.job import refuse_to_draw, run_job, whole_identity
+from adds.sampling.counting import Request, refuse_to_draw
+from adds.sampling.job import run_job, whole_identity
 from adds.sampling.ledger import FamilyLedgers, Ledger, open_recorded, read_header
 from adds.sampling.sampler import Sampler
 from adds.sampling.stopping import LABEL_QUESTIONS, Certified, SampleSize, Stop
@@ -59,9 +60,10 @@ def sampler_in_closed_form(schedule, variant=LEADER, **settings):
     return Sampler(variant.method, pipeline, 0.6, variant.votes, chunk_size=CHUNK, **settings)
 
 
-def job(counter, images, ledgers, size=SIZE):
+def job(sampler, images, ledgers, size=SIZE, draw=None, at_once=1):
     """What a certification job does; its seconds are the only thing that may differ from run to run."""
-    counts = run_job(counter, images, size=size, ledgers=ledgers, identity=ledgers.identity, device=CPU)
+    draw, made_by = draw or sampler.draw, {"identity": ledgers.identity, "device": CPU}
+    counts = run_job(sampler.counter, images, draw, at_once=at_once, size=size, ledgers=ledgers, **made_by)
     ledgers.close()
     return counts.drop(columns="seconds")
 
@@ -70,18 +72,22 @@ class Jobs:
     """Runs jobs with one store, and notes which samples they draw."""
 
     def __init__(self, schedule, store):
-        self.schedule, self.store, self.drawn = schedule, store, []
+        self.schedule, self.store, self.drawn, self.draws = schedule, store, [], []
 
-    def __call__(self, images, variant=LEADER, identity=IDENTITY, *, store=None, reads_only=False, size=SIZE):
+    def __call__(
+        self, images, variant=LEADER, identity=IDENTITY, *, store=None, reads_only=False, size=SIZE, at_once=1
+    ):
         sampler = sampler_in_closed_form(self.schedule, variant, seed=identity["seed"])
 
-        def draw(picture, *, stage, first, count):
-            self.drawn += [(picture.number, stage, sample) for sample in range(first, first + count)]
-            return sampler.draw(picture, stage=stage, first=first, count=count)
+        def draw(requests):
+            self.draws.append(len(requests))
+            for asked in requests:
+                samples = range(asked.first, asked.first + asked.count)
+                self.drawn += [(asked.picture.number, asked.stage, sample) for sample in samples]
+            return sampler.draw(requests)
 
-        counter = replace(sampler.counter, draw=refuse_to_draw if reads_only else draw)
-        ledgers = FamilyLedgers(store or self.store, identity, list(images), variant, LEADER)
-        return job(counter, images, ledgers, size)
+        ledgers = FamilyLedgers(store or self.store, identity, list(images), variant, LEADER, reads_only=reads_only)
+        return job(sampler, images, ledgers, size, refuse_to_draw if reads_only else draw, at_once)
 
     def drawn_by(self, *arguments, **options):
         """Run a job and return how many samples it drew."""
@@ -310,7 +316,7 @@ def test_a_file_lists_its_images(ran):
 
 def chunk_in(schedule):
     [picture] = images_of(0)
-    return sampler_in_closed_form(schedule).draw(picture, stage="estimation", first=8, count=3)
+    return sampler_in_closed_form(schedule).draw([Request(picture, "estimation", 8, 3)])[0]
 
 
 def test_a_chunk_comes_back_as_it_was(schedule, tmp_path):
@@ -325,8 +331,8 @@ def test_a_chunk_comes_back_as_it_was(schedule, tmp_path):
     none = np.empty(0, np.uint16)
     plain = replace(drawn, stage="selection", contained={}, stop_timestep=none, spent_before=none)
     ledger = Ledger(tmp_path / "one.jsonl", IDENTITY)
-    for chunk in (drawn, varied, plain):
-        ledger.append(chunk)
+    ledger.append([drawn, varied])
+    ledger.append([plain])
     ledger.close()
     found = Ledger(tmp_path / "one.jsonl", IDENTITY, read_only=True)
     back = found.chunks(0, drawn.pixels, "estimation") + found.chunks(0, drawn.pixels, "selection")
@@ -338,7 +344,7 @@ def test_a_chunk_comes_back_as_it_was(schedule, tmp_path):
 def test_a_ledger_opened_to_be_read_is_not_written(schedule, tmp_path):
     ledger = Ledger(tmp_path / "one.jsonl", IDENTITY, read_only=True)
     with pytest.raises(ValueError, match="opened to be read only"):
-        ledger.append(chunk_in(schedule))
+        ledger.append([chunk_in(schedule)])
     assert not ledger.path.exists()
 
 
@@ -466,3 +472,21 @@ def test_without_any_plan_nothing_is_removed(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "no results/*/plan.json tells which samples are in use" in done.stderr
+
+
+SIDE_BY_SIDE = SampleSize(n0=16, n=64, stop=Stop([Certified("cohen", 0.0)], at_least=8))
+
+
+@pytest.mark.parametrize("size", [SIZE, SIDE_BY_SIDE], ids=["fixed", "sequential"])
+def test_jobs_draw_several_images_at_once(jobs, tmp_path, size):
+    """Counts are those of one image after the other, whenever each of them stops; so is every sample on record."""
+    images = images_of(*range(5))
+    alone = jobs(images, size=size)
+    drawn, draws = sorted(jobs.drawn), len(jobs.draws)
+    together = jobs(images, store=tmp_path / "together", size=size, at_once=3 * CHUNK)
+    pd.testing.assert_frame_equal(together, alone)
+    assert sorted(jobs.drawn) == sorted(2 * drawn)
+    assert len(jobs.draws) - draws < draws / 2
+    assert max(jobs.draws[draws:]) == 3
+    assert size == SIZE or together["n"].nunique() > 1
+    assert jobs.drawn_by(images, store=tmp_path / "together", size=size) == 0

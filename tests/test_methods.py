@@ -137,7 +137,38 @@ def test_every_method_predicts_a_class_per_sample(pipeline, image, name):
     outcome = vote(name, pipeline, Query(0.7, readers=READ), subject(image, 0.7))
     assert outcome.classes.shape == (len(SAMPLES), 1)
     assert bool(((outcome.classes >= 0) & (outcome.classes < 10)).all())
-    assert 0 < outcome.budget_share <= 1
+    guided = METHODS[name].sees_image
+    assert (outcome.budget_share is not None) == guided
+    assert not guided or bool(((outcome.budget_share > 0) & (outcome.budget_share <= 1)).all())
+
+
+def alike(one, other):
+    """Whether two tensors, or the absence of both, are the same."""
+    return one is other is None or torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_images_side_by_side_are_as_they_are_alone(pipeline, image, name):
+    """Ballots, costs and what was spent: of two images and of both stages, in one batch and in three."""
+    query = Query(0.7, 5 if METHODS[name].takes_votes else 1, readers=READ)
+    stages = [(image, 3, "estimation"), (1 - image, 4, "estimation"), (image, 3, "selection")]
+    subjects = [
+        Subject(pixels, torch.arange(first, first + 7), Noise(seed=0, stage=stage, image=number, sigma=0.7))
+        for first, (pixels, number, stage) in enumerate(stages)
+    ]
+    before = pipeline.denoiser.evaluations
+    together = vote(name, pipeline, query, Subject.together(subjects))
+    made = pipeline.denoiser.evaluations - before
+    costs = [cost for cost in (together.shared_evaluations, together.vote_evaluations) if cost is not None]
+    assert not costs or int(sum(costs).sum()) == made
+    for place, one in enumerate(subjects):
+        alone, part = vote(name, pipeline, query, one), slice(7 * place, 7 * place + 7)
+        for field, found in vars(alone).items():
+            beside = getattr(together, field)
+            if field == "contained":
+                assert all(torch.equal(beside[method][part], ballots) for method, ballots in found.items())
+            else:
+                assert alike(None if beside is None else beside[part], found), field
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def run(tmp_path, schedule):
     results, logs = tmp_path / "results", tmp_path / "logs"
     images = images_of(0, 1, 2)
     ledgers = FamilyLedgers(tmp_path / "ledger", IDENTITY, list(images), LEADER)
-    job(sampler_in_closed_form(schedule).counter, images, ledgers)
+    job(sampler_in_closed_form(schedule), images, ledgers)
     log = logs / "certify/adds/sigma0.6/votes2/00000.log"
     log.parent.mkdir(parents=True)
     log.write_text(
@@ -75,7 +75,7 @@ def test_a_running_job(run):
 def test_what_jobs_log_of_images_is_read(tmp_path, schedule, caplog):
     caplog.set_level("DEBUG", logger="adds")
     images = images_of(0, 1)
-    job(sampler_in_closed_form(schedule).counter, images, FamilyLedgers(tmp_path, IDENTITY, list(images), LEADER))
+    job(sampler_in_closed_form(schedule), images, FamilyLedgers(tmp_path, IDENTITY, list(images), LEADER))
     assert PER_IMAGE.findall(caplog.text) == [(place, str(SIZE.n), str(SIZE.n0)) for place in ("1", "2")]
 
 

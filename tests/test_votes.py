@@ -21,7 +21,7 @@ from adds.methods.majority import UNCAST, always_cast, ballots_needed, majority,
 from adds.methods.release import Subject
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.registry import Variant
-from adds.sampling.job import Tally
+from adds.sampling.counting import Request, Tally
 from adds.sampling.ledger import Chunk
 from adds.sampling.sampler import Sampler
 from adds.sampling.votes import predictions_of
@@ -98,7 +98,7 @@ def pipeline(schedule, unet):
 
 def chunk_of(pipeline, image, method, votes, sigma=SIGMA):
     sampler = Sampler(method, pipeline, sigma, votes, SCALE)
-    return sampler.draw(Picture.of(image, number=3), stage="estimation", first=0, count=N)
+    return sampler.draw([Request(Picture.of(image, number=3), "estimation", 0, N)])[0]
 
 
 @pytest.fixture(params=["adds", "densepure"])
@@ -178,7 +178,7 @@ def test_samples_with_nothing_random_left_cost_no_votes(pipeline, image):
     """At a tiny sigma the budget outlasts the chain."""
     query, noise = Query(0.02, votes=5), Noise(seed=0, stage="estimation", image=3, sigma=0.02)
     ballots = adds.vote(pipeline, query, Subject(image, SAMPLES, noise))
-    assert ballots.vote_evaluations == 0
+    assert not ballots.vote_evaluations.any()
     assert pipeline.denoiser.evaluations == N * 20
     oneshot = ballots.contained["adds_oneshot"][:, None]
     assert torch.equal(ballots.classes[:, :3], oneshot.expand(-1, 3))

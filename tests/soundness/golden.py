@@ -20,6 +20,7 @@ from adds.methods.majority import majority
 from adds.methods.privacy import MIN_STD, SLIVER
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.registry import BOUNDS, METHODS, READERS
+from adds.sampling.counting import Request
 from adds.sampling.sampler import Sampler
 from tests.conftest import GaussianWorld
 
@@ -63,7 +64,7 @@ def ballots_of(name: str) -> list[object]:
             for options in choices:
                 sampler = Sampler(name, pipeline, sigma, votes, options=options, readers=READ)
                 for stage in ("selection", "estimation"):
-                    chunk = sampler.draw(picture, stage=stage, first=2, count=SAMPLES)
+                    chunk = sampler.draw([Request(picture, stage, 2, SAMPLES)])[0]
                     contained = {key: classes.tolist() for key, classes in chunk.contained.items()}
                     found += [chunk.ballots.tolist(), contained, round(chunk.budget_share, 4)]
                     found += [majority(chunk.ballots[:, :cast]).tolist() for cast in (2, 3, 4, 5) if cast <= votes]

@@ -2,7 +2,7 @@ import pytest
 import torch
 from scipy import stats
 
-from adds.diffusion.noise import Noise, _box_muller, philox, philox_in_torch
+from adds.diffusion.noise import Noise, _box_muller, philox, philox_in_torch, sample_ids, stream_of
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from adds.diffusion.noise import Noise, _box_muller, philox, philox_in_torch
 )
 @pytest.mark.parametrize("implementation", [philox, philox_in_torch])
 def test_philox_known_answers(implementation, counter, key, expected):
-    words = implementation([torch.tensor([word]) for word in counter], key)
+    words = implementation(*([torch.tensor([word]) for word in words] for words in (counter, key)))
     assert tuple(int(word) for word in words) == expected
 
 
@@ -112,17 +112,44 @@ def test_streams_are_uncorrelated(change):
     assert stats.pearsonr(abs(one), abs(other)).pvalue > 0.001
 
 
+def test_streams_side_by_side_are_those_alone():
+    """An image's numbers don't depend on which others are drawn with it, and two stages are two streams."""
+    alone = [make(), make(image=4), make(stage="selection")]
+    where = {"votes": torch.tensor([1, 0, 2, 5]), "timestep": 40}
+    numbers = torch.tensor([0, 7, 2**32 - 1, 3])
+    for streams in ([0, 1, 2, 1], [2, 2, 2, 2], [0, 0, 1, 0]):
+        ids = torch.stack([sample_ids(number, stream) for number, stream in zip(numbers, streams, strict=True)])
+        together = Noise.together(alone).normal((3, 5), samples=ids, **where)
+        for row, stream in enumerate(streams):
+            own = alone[stream].normal((3, 5), samples=numbers, **where)
+            assert torch.equal(together[row], own[row])
+        assert stream_of(ids).tolist() == streams
+
+
+def test_what_was_released_of_several_streams_stays_used():
+    rest = Noise.together([make(), make(image=4)]).beside(1000)
+    with pytest.raises(PermissionError):
+        rest.normal((3,), samples=sample_ids(torch.arange(2), 1), timestep=1000)
+
+
 def test_votes_can_differ_by_row():
     rows = draw(samples=[5, 5, 5], votes=torch.tensor([1, 2, 1]))
     assert torch.equal(rows[0], rows[2])
     assert torch.equal(rows[1:2], draw(samples=[5], votes=2))
 
 
-@pytest.mark.parametrize("shapes", [[(1000,)] * 4, [(1, 7), (5, 1), (5, 1), (1, 1)]], ids=["full", "broadcast"])
-def test_cpus_and_gpus_draw_the_same_words(shapes):
+ROWS = [(1, 7), (5, 1), (5, 1), (5, 1)]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "keys"),
+    [([(1000,)] * 4, (1,)), (ROWS, (1, 1)), (ROWS, (5, 1))],
+    ids=["full", "one stream", "a stream for each row"],
+)
+def test_cpus_and_gpus_draw_the_same_words(shapes, keys):
     """GPUs use torch's integers, CPUs numpy's; what is the same along a row or a column need not be repeated."""
-    key = (0xA4093822, 0x299F31D0)
     counter = [torch.randint(0, 2**32, shape) for shape in shapes]
+    key = [torch.randint(0, 2**32, keys) for _ in range(2)]
     words = philox(counter, key)
     for counters in (counter, torch.broadcast_tensors(*counter)):
         others = philox_in_torch(counters, key)

@@ -6,6 +6,7 @@ import torch
 
 from adds.data.images import Picture
 from adds.registry import Variant
+from adds.sampling.counting import Request
 from adds.sampling.ledger import FamilyLedgers, folder_name
 from adds.sampling.sampler import Sampler
 from adds.sampling.stopping import Certified, SampleSize, Stop
@@ -201,7 +202,7 @@ def test_stages_are_independent(schedule, unet, picture):
     """Selection and estimation must not share random numbers: their predictions may agree only by chance."""
     sampler = sampler_of(schedule, unet, "rs", chunk_size=2000)
     one, other = (
-        sampler.draw(picture, stage=stage, first=0, count=2000).ballots[:, 0] for stage in ("selection", "estimation")
+        sampler.draw([Request(picture, stage, 0, 2000)])[0].ballots[:, 0] for stage in ("selection", "estimation")
     )
     shares = np.bincount(one, minlength=10) / 2000, np.bincount(other, minlength=10) / 2000
     by_chance = float((shares[0] * shares[1]).sum())
@@ -258,7 +259,7 @@ def test_a_job_counts_both_stages_of_each_image(schedule, unet, store, stop):
     images = images_of(7, 3)
     sampler = sampler_of(schedule, unet, chunk_size=16)
     ledgers = FamilyLedgers(store, IDENTITY, list(images), Variant("carlini", 1))
-    table = job(sampler.counter, images, ledgers, SampleSize(n0=20, n=64, alpha=0.05, stop=stop))
+    table = job(sampler, images, ledgers, SampleSize(n0=20, n=64, alpha=0.05, stop=stop))
     assert table["number"].tolist() == [7, 3]
     for row, picture in zip(table.itertuples(index=False), images, strict=True):
         for stage, n in (("selection", row.n0), ("estimation", row.n)):

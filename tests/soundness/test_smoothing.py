@@ -112,7 +112,7 @@ def broken_guide(*changes):
 CHARGED = "coef_x0=float(grid.coef_x0[step]), std=prediction.std)"
 USED = "            std=paid.std,\n            normal=noise"
 ALLOWED = "paid.scale.double()"
-GUIDED = "x0=x0 + paid.scale.double() * (image - x0),"
+GUIDED = "x0=x0 + paid.scale.double() * (image_of(image, seen) - x0),"
 STEPS = "for step in range(len(grid) - 1, 0, -1):"
 SPENT = "        x_t = take("
 BREAKAGES = {
@@ -246,8 +246,8 @@ def test_guided_steps_are_exact_but_for_one_rounding(schedule, image, network):
 @pytest.mark.parametrize(
     "change",
     [
-        (GUIDED, "x0=(x0 + paid.scale.double() * (image - x0)).float(),"),
-        ("x0 = paid.x0.double()", "x0 = paid.x0"),
+        (GUIDED, "x0=(x0 + paid.scale.double() * (image_of(image, seen) - x0)).float(),"),
+        ("x0, seen = paid.x0.double(), samples[paid.active]", "x0, seen = paid.x0, samples[paid.active]"),
     ],
     ids=["the guided x0 is rounded", "guided in float32"],
 )

@@ -20,6 +20,7 @@ from adds.methods.base import Query
 from adds.methods.densepure import entry
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.registry import Variant
+from adds.sampling.counting import Request
 from adds.sampling.sampler import Sampler
 from adds.sampling.votes import predictions_of
 from tests.conftest import GaussianWorld, sign_of_first_coordinate
@@ -125,8 +126,8 @@ def test_certificates_against_the_truth(schedule, pipeline, family):
             image = torch.full((1, 1, 2), 0.5)
             image[0, 0, 0] += side * distance
             picture, right = Picture.of(image, number=index), int(side > 0)
-            selected = sampler.draw(picture, stage="selection", first=0, count=N0)
-            estimated = sampler.draw(picture, stage="estimation", first=0, count=N)
+            selected = sampler.draw([Request(picture, "selection", 0, N0)])[0]
+            estimated = sampler.draw([Request(picture, "estimation", 0, N)])[0]
             for variant, chain in chains.items():
                 selection, estimation = (
                     np.bincount(predictions_of(variant, chunk)[0], minlength=2) for chunk in (selected, estimated)

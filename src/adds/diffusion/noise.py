@@ -4,12 +4,16 @@ Every normal deviate is a pure function of (seed, stage, image, sigma) and (samp
 the batch size, the shard, or how often a job was interrupted, nor, up to rounding, of the device. That is what a
 counter-based generator gives: the first tuple is hashed into the key of Philox4x32-10 (Salmon et al., 2011), the
 second is its counter, so two samples of one image can't collide, and a million draws need no state.
+
+The numbers of one key are a stream. Samples of several streams can be drawn side by side: a sample is then known by an
+id, its stream's place in the upper half and its number in the lower (`sample_ids`). Of one stream, ids are numbers.
 """
 
 import copy
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,15 +34,25 @@ SHARED = 0
 """The vote number of what all votes of a sample share; their own numbers start at 1."""
 
 
-def philox(counter: Sequence[Tensor], key: tuple[int, int]) -> list[Tensor]:
-    """Philox4x32-10: four 32-bit counter words to four random ones, held in int64 tensors that broadcast."""
+def sample_ids(numbers: Tensor, stream: int) -> Tensor:
+    """Return the ids of samples with these numbers, of the stream at this place."""
+    return (stream << 32) | numbers
+
+
+def stream_of(samples: Tensor) -> Tensor:
+    """Return the places of the streams that samples belong to, by their ids."""
+    return samples >> 32
+
+
+def philox(counter: Sequence[Tensor], key: Sequence[Tensor]) -> list[Tensor]:
+    """Philox4x32-10: four 32-bit counter words and two of the key to four random ones, in int64s that broadcast."""
     if counter[0].device.type != "cpu":
         return philox_in_torch(counter, key)
-    words = philox_in_numpy([word.numpy().astype(np.uint64) for word in counter], key)
-    return [torch.from_numpy(word.view(np.int64)) for word in words]
+    counter_words, key_words = ([word.numpy().view(np.uint64) for word in words] for words in (counter, key))
+    return [torch.from_numpy(word.view(np.int64)) for word in philox_in_numpy(counter_words, key_words)]
 
 
-def philox_in_torch(counter: Sequence[Tensor], key: tuple[int, int]) -> list[Tensor]:
+def philox_in_torch(counter: Sequence[Tensor], key: Sequence[Tensor]) -> list[Tensor]:
     """Philox on any device."""
     c0, c1, c2, c3 = counter
     for k0, k1 in _round_keys(key):
@@ -50,7 +64,7 @@ def philox_in_torch(counter: Sequence[Tensor], key: tuple[int, int]) -> list[Ten
     return [c0, c1, c2, c3]
 
 
-def philox_in_numpy(counter: Sequence[Words], key: tuple[int, int]) -> list[Words]:
+def philox_in_numpy(counter: Sequence[Words], key: Sequence[Words]) -> list[Words]:
     """Philox on a CPU, where numpy's integers take half the time of torch's."""
     c0, c1, c2, c3 = counter
     multiplier0, multiplier1 = map(np.uint64, _MULTIPLIERS)
@@ -58,15 +72,15 @@ def philox_in_numpy(counter: Sequence[Words], key: tuple[int, int]) -> list[Word
     for k0, k1 in _round_keys(key):
         product0, product1 = c0 * multiplier0, c2 * multiplier1
         c0, c2 = (product1 >> half) ^ c1, (product0 >> half) ^ c3
-        c0 ^= np.uint64(k0)
-        c2 ^= np.uint64(k1)
+        c0 ^= k0
+        c2 ^= k1
         product0 &= mask
         product1 &= mask
         c1, c3 = product1, product0
     return [c0, c1, c2, c3]
 
 
-def _round_keys(key: tuple[int, int]) -> Iterator[tuple[int, int]]:
+def _round_keys(key: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     for number in range(_ROUNDS):
         yield (key[0] + number * _KEY_INCREMENTS[0]) & _MASK, (key[1] + number * _KEY_INCREMENTS[1]) & _MASK
 
@@ -84,7 +98,7 @@ def _box_muller(words: Sequence[Tensor]) -> Tensor:
 
 
 class Noise:
-    """The normal deviates of one image at one sigma in one stage.
+    """The normal deviates of one image at one sigma in one stage, or of several such streams (`together`).
 
     ``image`` is the image's number in its data set. Methods draw the same numbers for the same (sample, vote,
     timestep), so that they can be compared in pairs.
@@ -101,9 +115,17 @@ class Noise:
     ) -> None:
         name = f"{seed}/{stage}/{image}/{float(sigma).hex()}"
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-        self._key = int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
-        self._used: int | None = None
         self.device = torch.device(device)
+        words = int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
+        self._keys = torch.tensor([words], device=self.device)
+        self._used: int | None = None
+
+    @classmethod
+    def together(cls, streams: "Sequence[Noise]") -> "Noise":
+        """Return several streams in one: samples are known by their ids."""
+        joined = copy.copy(streams[0])
+        joined._keys = torch.cat([stream._keys for stream in streams])
+        return joined
 
     def beside(self, timestep: int) -> "Noise":
         """Return the same random numbers without those of ``timestep`` that all votes share: they are used up."""
@@ -119,7 +141,7 @@ class Noise:
         votes: Tensor | int = SHARED,
         timestep: int,
     ) -> Tensor:
-        """Draw N(0, I) of ``shape`` for every sample: float32 [len(samples), *shape].
+        """Draw N(0, I) of ``shape`` for every sample, given by its id: float32 [len(samples), *shape].
 
         ``votes`` is one number for all, or one for each sample. ``timestep`` says which step of the chain the
         noise is for; the length of the schedule stands for the noise that the chain starts from.
@@ -138,6 +160,8 @@ class Noise:
         return torch.cat(parts).view(-1, *shape)
 
     def _rows(self, samples: Tensor, votes: Tensor, blocks: Tensor, timestep: int) -> Tensor:
-        counter = (blocks[None, :], samples[:, None], votes[:, None], torch.full_like(blocks[:1], timestep)[None])
-        words = philox(counter, self._key)
+        numbers, keys = samples & _MASK, self._keys[stream_of(samples)] if len(self._keys) > 1 else self._keys
+        rows = (numbers, votes, torch.full_like(numbers, timestep))  # a row each, as the keys may have
+        counter = (blocks[None, :], *(word[:, None] for word in rows))
+        words = philox(counter, (keys[:, :1], keys[:, 1:]))
         return _box_muller(words[:3]).flatten(1)

@@ -26,20 +26,20 @@ class Purified:
     """Images to be classified, and to which sample and vote each belongs.
 
     ``owner[j]`` is the position of image j's sample in the batch; ``vote[j]`` is SHARED where one image
-    stands for all votes of its sample, else the vote's number from 1. ``vote_evaluations`` counts the
-    evaluations after the point where votes part, for all votes together.
+    stands for all votes of its sample, else the vote's number from 1. ``evaluations[j]`` counts the
+    evaluations that were made for this image alone, after the point where votes part.
     """
 
     images: Tensor
     owner: Tensor
     vote: Tensor
-    vote_evaluations: int
+    evaluations: Tensor
 
 
 def one_each(images: Tensor) -> Purified:
     """Wrap one image per sample, in the samples' order."""
     owner = torch.arange(len(images), device=images.device)
-    return Purified(images, owner, torch.full_like(owner, SHARED), vote_evaluations=0)
+    return Purified(images, owner, torch.full_like(owner, SHARED), torch.zeros_like(owner))
 
 
 class Continuations:
@@ -70,11 +70,11 @@ class Continuations:
         owner = owners[random].repeat_interleave(len(votes))
         vote = torch.tensor(votes, device=owner.device).repeat(int(random.sum()))
         start, x_t = self._steps[owner], self._states[owner]
-        vote_evaluations = 0
+        evaluations = torch.ones_like(owner)  # the last, at step 0
         for step in range(int(self._steps[owners].max()), 0, -1):
             walking, starting = torch.nonzero(start > step).flatten(), torch.nonzero(start == step).flatten()
             prediction = self._predict(x_t[walking], owners, step)
-            vote_evaluations += len(walking)
+            evaluations[walking] += 1
             moving, parting = torch.cat([walking, starting]), owner[starting]
             x_t[moving] = reverse_step(
                 x_t=x_t[moving],
@@ -94,7 +94,7 @@ class Continuations:
             images=torch.cat([images, self.first[shared]]),
             owner=torch.cat([owner, shared]),
             vote=torch.cat([vote, torch.full_like(shared, SHARED)]),
-            vote_evaluations=vote_evaluations + len(x_t),
+            evaluations=torch.cat([evaluations, torch.zeros_like(shared)]),
         )
 
     def _predict(self, x_t: Tensor, owners: Tensor, step: int) -> Prediction:

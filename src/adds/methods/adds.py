@@ -9,7 +9,7 @@ from adds.diffusion.reverse import Continuations, Purified, reverse_step
 from adds.diffusion.schedule import Grid, Schedule, to_model
 from adds.methods.base import Ballots, Query, Work, poll
 from adds.methods.guidance import Guided, PaidStep, guided_steps, walk
-from adds.methods.release import Subject
+from adds.methods.release import Subject, image_of
 from adds.models.pipeline import Pipeline
 
 
@@ -47,21 +47,20 @@ def guide(pipeline: Pipeline, query: Query, subject: Subject, observe: Observer 
     samples = subject.samples.to(denoiser.device)
 
     def take(paid: PaidStep) -> Tensor:
-        x0 = paid.x0.double()
+        x0, seen = paid.x0.double(), samples[paid.active]
         x_prev = reverse_step(
             x_t=paid.x_t,
-            x0=x0 + paid.scale.double() * (image - x0),
+            x0=x0 + paid.scale.double() * (image_of(image, seen) - x0),
             std=paid.std,
-            normal=noise.normal(tuple(image.shape), samples=samples[paid.active], timestep=grid.timesteps[paid.step]),
+            normal=noise.normal(subject.shape, samples=seen, timestep=grid.timesteps[paid.step]),
             grid=grid,
             step=paid.step,
         )
         if observe is not None:
-            seen = samples[paid.active], paid.x_t, paid.x0, paid.scale, paid.std, x_prev, paid.spent
-            observe(GuidedStep(paid.step, *seen))
+            observe(GuidedStep(paid.step, seen, paid.x_t, paid.x0, paid.scale, paid.std, x_prev, paid.spent))
         return x_prev
 
-    start = noise.normal(tuple(image.shape), samples=samples, timestep=len(denoiser.schedule))
+    start = noise.normal(subject.shape, samples=samples, timestep=len(denoiser.schedule))
     return walk(pipeline, query, start, take)
 
 
@@ -90,7 +89,7 @@ def vote(pipeline: Pipeline, query: Query, subject: Subject) -> Ballots:
     """Classify the image at the end of every continuation that can change the outcome, and where they part."""
     guided = guide(pipeline, query, subject)
     continuations = _continuations(pipeline, subject, guided)
-    ballots = poll(pipeline, query, len(subject.samples), continuations.run, budget_share=guided.budget_share)
+    ballots = poll(pipeline, query, len(subject.samples), continuations.run)
     oneshot = pipeline.classifier.predict(continuations.first)
     return guided.record_in(replace(ballots, contained={"adds_oneshot": oneshot}), pipeline.grid)
 

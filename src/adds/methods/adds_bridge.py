@@ -6,6 +6,7 @@ So y is released once, and any number of trajectories that lead to it cost nothi
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -75,13 +76,12 @@ def bridges(pipeline: Pipeline, query: Query, release: Release, votes: Sequence[
 
 def _run(pipeline: Pipeline, query: Query, release: Release, votes: Sequence[int], owners: Tensor) -> Purified:
     """Denoise some votes of the samples at some positions: votes have nothing in common but y."""
-    before = pipeline.denoiser.evaluations
-    images = predict_once(pipeline, bridges(pipeline, query, release, votes, owners))
+    guided = bridges(pipeline, query, release, votes, owners)
     return Purified(
-        images,
+        predict_once(pipeline, guided),
         owner=owners.repeat_interleave(len(votes)),
         vote=torch.tensor(votes, device=owners.device).repeat(len(owners)),
-        vote_evaluations=pipeline.denoiser.evaluations - before,
+        evaluations=guided.evaluations + 1,
     )
 
 
@@ -96,7 +96,8 @@ def vote(pipeline: Pipeline, query: Query, release: Release) -> Ballots:
     def run(votes: Sequence[int], owners: Tensor) -> Purified:
         return _run(pipeline, query, release, votes, owners)
 
-    return poll(pipeline, query, len(release), run)
+    ballots = poll(pipeline, query, len(release), run)
+    return replace(ballots, shared_evaluations=torch.zeros_like(release.samples))
 
 
 def posterior(pipeline: Pipeline, query: Query, release: Release) -> Tensor:

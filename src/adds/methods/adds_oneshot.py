@@ -17,8 +17,7 @@ def purify(pipeline: Pipeline, query: Query, subject: Subject) -> Purified:
 def vote(pipeline: Pipeline, query: Query, subject: Subject) -> Ballots:
     """Classify the one-shot image."""
     guided = guide(pipeline, query, subject)
-    ballots = classify(pipeline.classifier, predict_once(pipeline, guided), budget_share=guided.budget_share)
-    return guided.record_in(ballots, pipeline.grid)
+    return guided.record_in(classify(pipeline.classifier, predict_once(pipeline, guided)), pipeline.grid)
 
 
 def work(_schedule: Schedule, grid: Grid, query: Query) -> Work:

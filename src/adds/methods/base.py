@@ -56,20 +56,22 @@ class Query:
 
 @dataclass(frozen=True)
 class Ballots:
-    """What a batch of samples voted for.
+    """What a batch of samples voted for, a row for each.
 
     ``classes`` are the classes of each sample's votes (int64 [n, votes]), in the votes' order, and UNCAST where a vote
-    wasn't cast; ``contained`` those of methods whose samples these ones hold ([n] each, by name). Of all evaluations
-    ``vote_evaluations`` were made after the point where votes part, for all ballots that were cast. ``budget_share`` is
-    the largest share of the privacy budget that any coordinate of any trajectory spent. For guided methods,
-    ``stop_timestep`` ([n]) is the timestep of the state at which a trajectory's budget was spent, and ``spent_before``
-    ([n]) the share of coordinates that had spent theirs before the last guided step.
+    wasn't cast; ``contained`` those of methods whose samples these ones hold ([n] each, by name). A sample's
+    evaluations, where samples differ in them, are ``shared_evaluations`` and, after the point where votes part, for all
+    ballots that were cast, ``vote_evaluations``. For guided methods, ``budget_share`` is the largest share of the
+    privacy budget that a coordinate of the trajectory spent (others release y at the price of all of it),
+    ``stop_timestep`` the timestep of the state at which it was spent, and ``spent_before`` the share of coordinates
+    that had spent theirs before the last guided step.
     """
 
     classes: Tensor
-    budget_share: float
-    vote_evaluations: int = 0
+    shared_evaluations: Tensor | None = None
+    vote_evaluations: Tensor | None = None
     contained: Mapping[str, Tensor] = field(default_factory=dict)
+    budget_share: Tensor | None = None
     stop_timestep: Tensor | None = None
     spent_before: Tensor | None = None
 
@@ -90,7 +92,7 @@ class Method(Protocol[Seen]):
     """What a method's module provides; those that show the classifier an image also have ``purify``."""
 
     def vote(self, pipeline: Pipeline, query: Query, seen: Seen, /) -> Ballots:
-        """Cast the votes of some samples of one image."""
+        """Cast the votes of some samples."""
 
     def work(self, schedule: Schedule, grid: Grid, query: Query, /) -> Work:
         """Return what one sample costs at most."""
@@ -111,7 +113,7 @@ def seen_by(name: str, pipeline: Pipeline, query: Query, subject: Subject) -> Re
 
 
 def vote(name: str, pipeline: Pipeline, query: Query, subject: Subject) -> Ballots:
-    """Let a method cast the votes of some samples of one image."""
+    """Let a method cast the votes of some samples."""
     ballots: Ballots = method(name).vote(pipeline, query, seen_by(name, pipeline, query, subject))
     return ballots
 
@@ -126,12 +128,12 @@ Run = Callable[[Sequence[int], Tensor], Purified]
 """Denoises the votes with given numbers of the samples at given positions of a batch (int64 [m])."""
 
 
-def classify(classifier: BatchedClassifier, images: Tensor, *, budget_share: float = 1.0) -> Ballots:
+def classify(classifier: BatchedClassifier, images: Tensor) -> Ballots:
     """Let a classifier cast the one ballot of every sample, on an image for each."""
-    return Ballots(classifier.predict(images)[:, None], budget_share)
+    return Ballots(classifier.predict(images)[:, None])
 
 
-def poll(pipeline: Pipeline, query: Query, samples: int, run: Run, *, budget_share: float = 1.0) -> Ballots:
+def poll(pipeline: Pipeline, query: Query, samples: int, run: Run) -> Ballots:
     """Let the classifier vote on the images that ``run`` denoises, as long as a vote can change a sample's outcome.
 
     Ballots that no sample can be decided without are cast at once. Then, round by round, every sample that is still
@@ -141,16 +143,16 @@ def poll(pipeline: Pipeline, query: Query, samples: int, run: Run, *, budget_sha
     device = pipeline.denoiser.device
     classes = torch.full((samples, query.votes), UNCAST, device=device)
     owners = torch.arange(samples, device=device)
-    done = vote_evaluations = 0
+    vote_evaluations, done = torch.zeros_like(owners), 0
     for wanted in range(always_cast(query.votes), query.votes + 1):
         purified = run(query.all_votes[done:wanted], owners)
         found = pipeline.classifier.predict(purified.images)
         shared = purified.vote == SHARED
         classes[purified.owner[shared], done:wanted] = found[shared][:, None]
         classes[purified.owner[~shared], purified.vote[~shared] - 1] = found[~shared]
-        vote_evaluations += purified.vote_evaluations
+        vote_evaluations.index_add_(0, purified.owner, purified.evaluations)
         open_ = undecided(classes[owners, :wanted].cpu().numpy(), query.votes)
         owners, done = owners[torch.from_numpy(open_).to(device)], wanted
         if len(owners) == 0:
             break
-    return Ballots(classes, budget_share, vote_evaluations)
+    return Ballots(classes, vote_evaluations=vote_evaluations)

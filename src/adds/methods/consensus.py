@@ -26,7 +26,7 @@ def posterior(pipeline: Pipeline, query: Query, release: Release) -> Tensor:
 
 def vote(pipeline: Pipeline, query: Query, release: Release) -> Ballots:
     """Take the class with the largest mean."""
-    return Ballots(posterior(pipeline, query, release).argmax(dim=1)[:, None], budget_share=1.0)
+    return Ballots(posterior(pipeline, query, release).argmax(dim=1)[:, None])
 
 
 def work(schedule: Schedule, grid: Grid, query: Query) -> Work:

@@ -37,19 +37,26 @@ Take = Callable[[PaidStep], Tensor]
 class Guided:
     """Where guidance ended: every trajectory's state, and the step of the grid that it takes next.
 
-    ``spent_before`` is the share of a trajectory's coordinates that had spent their budget before its last guided step,
-    and took that step unguided.
+    ``evaluations`` counts those of each trajectory. ``spent_before`` is the share of its coordinates that had spent
+    their budget before its last guided step, and took that step unguided; ``budget_share`` the largest share of its
+    budget that one of them spent in all.
     """
 
     states: Tensor
     steps: Tensor
+    evaluations: Tensor
     spent_before: Tensor
-    budget_share: float
+    budget_share: Tensor
 
     def record_in(self, ballots: Ballots, grid: Grid) -> Ballots:
-        """Add where guidance ended to what the samples voted for."""
-        timesteps = torch.tensor(grid.timesteps, device=self.steps.device)[self.steps]
-        return replace(ballots, stop_timestep=timesteps, spent_before=self.spent_before)
+        """Add how guidance went, and one prediction where it ended, to what the samples voted for."""
+        return replace(
+            ballots,
+            shared_evaluations=self.evaluations + 1,
+            budget_share=self.budget_share,
+            stop_timestep=torch.tensor(grid.timesteps, device=self.steps.device)[self.steps],
+            spent_before=self.spent_before,
+        )
 
 
 def walk(pipeline: Pipeline, query: Query, start: Tensor, take: Take, *, to_the_end: bool = False) -> Guided:
@@ -61,13 +68,16 @@ def walk(pipeline: Pipeline, query: Query, start: Tensor, take: Take, *, to_the_
     grid, x_t = pipeline.grid, start
     states = torch.empty_like(start)
     steps = torch.zeros(len(start), dtype=torch.long, device=start.device)
-    spent_before = torch.zeros(len(start), device=start.device)
+    evaluations, spent_before = torch.zeros_like(steps), torch.zeros(len(start), device=start.device)
+    budget_share = torch.zeros(len(start), dtype=torch.float64, device=start.device)
     filter_ = PrivacyFilter(sigma=query.sigma, shape=tuple(start.shape), device=start.device)
     active = torch.arange(len(start), device=start.device)
     for step in range(len(grid) - 1, 0, -1):
         prediction = pipeline.denoiser.predict(x_t, grid, step)
+        evaluations[active] += 1
         spent_before[active] = filter_.spent_shares()
         scale = filter_.spend(scale=query.guidance_scale, coef_x0=float(grid.coef_x0[step]), std=prediction.std)
+        budget_share[active] = filter_.shares
         x_t = take(PaidStep(step, active, x_t, prediction.x0, prediction.std, scale, filter_.spent))
         if to_the_end:
             continue
@@ -78,7 +88,7 @@ def walk(pipeline: Pipeline, query: Query, start: Tensor, take: Take, *, to_the_
         if len(active) == 0:
             break
     states[active] = x_t
-    return Guided(states, steps, spent_before, filter_.largest_share)
+    return Guided(states, steps, evaluations, spent_before, budget_share)
 
 
 def predict_once(pipeline: Pipeline, guided: Guided) -> Tensor:

@@ -90,8 +90,8 @@ class PrivacyFilter:
         allowance = self.squared_budget * (1 - SLIVER)
         self.budget = torch.full(shape, allowance, dtype=torch.float64, device=device)
         self.spent = torch.zeros(shape, dtype=torch.float64, device=device)
-        self.largest_share = 0.0
-        """The largest share of mu^2 that any coordinate of any trajectory has spent so far."""
+        self.shares = torch.zeros(shape[0], dtype=torch.float64, device=device)
+        """The largest share of mu^2 that a coordinate of each trajectory has spent so far."""
 
     def spend(self, *, scale: float, coef_x0: float, std: Tensor) -> Tensor:
         """Pay for one guided step and return the scale that each coordinate may use (float32).
@@ -124,16 +124,13 @@ class PrivacyFilter:
 
     def check(self) -> None:
         """Stop where a coordinate spent more than mu^2."""
-        if not self.spent.numel():
-            return
-        share = float(self.spent.max()) / self.squared_budget
-        if not share <= 1:
+        self.shares = self.spent.flatten(1).amax(dim=1) / self.squared_budget
+        if not bool((self.shares <= 1).all()):
             raise BudgetExceededError(
-                f"a coordinate spent {share:.9f} of its privacy budget mu^2 = {self.squared_budget}: "
-                "the guarantee of ADDS would not hold, so no result is written"
+                f"a coordinate spent {float(self.shares.max()):.9f} of its privacy budget mu^2 = {self.squared_budget}:"
+                " the guarantee of ADDS would not hold, so no result is written"
             )
-        self.largest_share = max(self.largest_share, share)
 
     def keep(self, kept: Tensor) -> None:
         """Keep only the trajectories of a bool mask: the others have left the batch."""
-        self.budget, self.spent = self.budget[kept], self.spent[kept]
+        self.budget, self.spent, self.shares = self.budget[kept], self.spent[kept], self.shares[kept]

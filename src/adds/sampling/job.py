@@ -8,25 +8,23 @@ import logging
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from adds.data.images import Images, Picture
 from adds.experiment import short_hash
 from adds.machine.devices import Device
 from adds.machine.logs import Stopped, watched
-from adds.registry import OPTIONS, Stage, Variant
-from adds.sampling.first import FirstSamples
-from adds.sampling.ledger import Chunk, FamilyLedgers
-from adds.sampling.stopping import Rule, SampleSize
-from adds.sampling.votes import predictions_of
+from adds.registry import OPTIONS
+from adds.sampling.counting import Counter, Counting, Draw, Progress, Tally, side_by_side
+from adds.sampling.ledger import FamilyLedgers
+from adds.sampling.stopping import SampleSize
 
 logger = logging.getLogger(__name__)
 
@@ -40,119 +38,8 @@ LEDGER_IS = "samples are recorded in"
 RAISED_CAP = "raised cap"
 """Why sampling stopped where the most samples were not fixed beforehand: the cap's own test is then not allowed."""
 
-Progress = Callable[[int], None]
-"""Called with the number of samples that have just been counted."""
-
 PER_IMAGE = re.compile(r"\((\d+) of \d+\): .* of (\d+) samples after (\d+) that chose the class,")
 """What a job logs of a finished image (`_tell`): its place, and its samples of both stages."""
-
-
-class Draw(Protocol):
-    """Predicts samples ``first`` to ``first + count - 1`` of an image in a stage."""
-
-    def __call__(self, picture: Picture, *, stage: Stage, first: int, count: int) -> Chunk:
-        """Draw them."""
-
-
-def refuse_to_draw(picture: Picture, *, stage: Stage, first: int, count: int) -> Chunk:
-    """Stand in for `Draw` in a job that only reads its family's samples."""
-    raise LookupError(
-        f"{stage} samples {first} to {first + count - 1} of image {picture.number} are not on record, although this "
-        "job's leader has finished: its ledger was removed or changed. Add --forcerun certify to the command that you "
-        "ran: leaders draw what is missing."
-    )
-
-
-@dataclass
-class Tally:
-    """Class counts of the samples of one image in one stage, and what they cost."""
-
-    counts: NDArray[np.int64]
-    evaluations: int = 0
-    seconds: float = 0.0
-    budget_share: float = 0.0
-    stopped: str = ""
-    """Why sampling stopped, where a rule stopped it."""
-    first: FirstSamples | None = None
-    """What the first samples tell, as many of every image."""
-
-    @property
-    def samples(self) -> int:
-        """How many samples have been counted."""
-        return int(self.counts.sum())
-
-    def add(self, chunk: Chunk, variant: Variant, limit: int) -> None:
-        """Count a variant's samples of a chunk, up to ``limit`` in all, at what they would have cost alone."""
-        skipped = self.samples - chunk.first_sample
-        taken = min(len(chunk) - skipped, limit - self.samples)
-        if skipped < 0 or taken <= 0:  # the sample that comes next isn't in this chunk, or isn't wanted
-            return
-        found = predictions_of(variant, chunk)
-        if found is None:
-            return
-        predictions, of_votes = found
-        part = taken / len(chunk)
-        if self.first is not None:
-            self.first.add(chunk, variant, predictions, skipped, skipped + taken)
-        self.counts += np.bincount(predictions[skipped : skipped + taken], minlength=len(self.counts))
-        self.evaluations += round(part * (chunk.shared_evaluations + of_votes * chunk.vote_evaluations))
-        self.seconds += part * (chunk.shared_seconds + of_votes * chunk.vote_seconds)
-        self.budget_share = max(self.budget_share, chunk.budget_share)
-
-
-@dataclass(frozen=True)
-class Counter:
-    """Counts the samples of one variant; ``draw`` makes those that no ledger holds.
-
-    At most ``chunk_size`` samples are drawn, and written to disk, at once.
-    """
-
-    variant: Variant
-    classes: int
-    chunk_size: int
-    draw: Draw
-
-    def count(
-        self,
-        picture: Picture,
-        *,
-        stage: Stage,
-        limit: int,
-        rule: Rule | None = None,
-        look_every: int | None = None,
-        first: int = 0,
-        ledgers: FamilyLedgers | None = None,
-        progress: Progress | None = None,
-    ) -> Tally:
-        """Count the classes of ``limit`` samples, or of fewer where ``rule`` stops earlier.
-
-        The rule is asked after every ``look_every`` samples, or after every chunk. What the family's ledgers hold is
-        taken from there; the rest is drawn and added to them. Samples that two chunks hold are the same, and count
-        once. The ``first`` so many are looked at more closely (`FirstSamples`).
-        """
-        tally, step = Tally(np.zeros(self.classes, dtype=np.int64)), look_every or self.chunk_size
-        tally.first = FirstSamples.none_yet(self.classes, first) if first else None
-        while tally.samples < limit and not tally.stopped:
-            before, look = tally.samples, min(tally.samples + step, limit)
-            self._find(tally, picture, stage, look, ledgers)
-            if tally.samples < look:
-                chunk = self.draw(picture, stage=stage, first=tally.samples, count=look - tally.samples)
-                if ledgers is not None:
-                    ledgers.append(chunk)
-                tally.add(chunk, self.variant, look)
-            if rule is not None:
-                tally.stopped = rule(tally.counts) or ""
-            if progress is not None:
-                progress(tally.samples - before)
-        return tally
-
-    def _find(self, tally: Tally, picture: Picture, stage: Stage, look: int, ledgers: FamilyLedgers | None) -> None:
-        """Count what is on record, searching further only while samples are missing."""
-        while ledgers is not None:
-            for chunk in ledgers.chunks(picture, stage):
-                tally.add(chunk, self.variant, look)
-            if tally.samples >= look or not ledgers.search(to_write=self.draw is not refuse_to_draw):
-                return
 
 
 def whole_identity(identity: Mapping[str, Any], models: Mapping[str, Any], device: str) -> dict[str, Any]:
@@ -188,7 +75,7 @@ def provenance(identity: Mapping[str, Any], device: Device) -> dict[str, Any]:
     }
 
 
-def select(counter: Counter, picture: Picture, size: SampleSize, **sources: Any) -> Tally:
+def select(counter: Counter, picture: Picture, size: SampleSize, **sources: Any) -> Counting[Tally]:
     """Count the selection samples: none where the class in question is the label."""
     return counter.count(
         picture,
@@ -209,58 +96,88 @@ def label_of(picture: Picture) -> int:
     return picture.label
 
 
+@dataclass(frozen=True)
+class Counted:
+    """An image's samples of both stages."""
+
+    picture: Picture
+    selection: Tally
+    estimation: Tally
+    cap: str
+    """What reaching the most samples is called."""
+
+    @property
+    def samples(self) -> int:
+        """How many there are."""
+        return self.selection.samples + self.estimation.samples
+
+    def columns(self) -> dict[str, Any]:
+        """Return them as columns of counts."""
+        picture, selection, estimation = self.picture, self.selection, self.estimation
+        return {
+            "number": picture.number,
+            "label": picture.label,
+            "counts_selection": selection.counts.tolist(),
+            "counts_estimation": estimation.counts.tolist(),
+            "n0": selection.samples,
+            "n": estimation.samples,
+            "stopped": self.cap if estimation.stopped == "cap" else estimation.stopped,
+            "evaluations": selection.evaluations + estimation.evaluations,
+            "seconds": selection.seconds + estimation.seconds,
+            "budget_share": max(selection.budget_share, estimation.budget_share),
+            **(estimation.first.columns() if estimation.first else {}),
+            "pixels": picture.checksum,
+        }
+
+
+def count_image(
+    counter: Counter, picture: Picture, size: SampleSize, sigma: float, ledgers: FamilyLedgers, progress: Progress
+) -> Counting[Counted]:
+    """Count an image's selection samples, and then those that estimate the class that they select."""
+    sources: dict[str, Any] = {"ledgers": ledgers, "progress": progress}
+    selection = yield from select(counter, picture, size, **sources)
+    about = label_of(picture) if size.asks_label else int(selection.counts.argmax())
+    cap = "cap" if not size.asks_label or ledgers.fix_cap(picture, size.n) else RAISED_CAP
+    estimation = yield from counter.count(
+        picture,
+        stage="estimation",
+        limit=size.n,
+        rule=size.estimation_rule(about, sigma),
+        first=size.in_any_case(counter.chunk_size),
+        **sources,
+    )
+    return Counted(picture, selection, estimation, cap)
+
+
 def run_job(
     counter: Counter,
     images: Images,
+    draw: Draw,
     *,
+    at_once: int,
     size: SampleSize,
     ledgers: FamilyLedgers,
     identity: Mapping[str, Any],
     device: Device,
 ) -> pd.DataFrame:
-    """Count the samples of every image and return a row for each; ``device`` is for the record."""
-    rows = []
+    """Count the samples of every image and return a row for each; ``device`` is for the record.
+
+    ``draw`` makes those that no ledger holds, ``at_once`` or a few more at a time.
+    """
     logger.info("%s %s", LEDGER_IS, ledgers.path)
     done = HowFar(total=len(images) * (size.n0 + size.n), at_most=size.stop is not None)
-    if counter.draw is not refuse_to_draw:
+    if not ledgers.reads_only:
         _tell_where_it_goes_on(ledgers, images, size, done)
     sigma, (method, votes) = identity["sigma"], counter.variant
+    found: dict[int, Counted] = {}
     with _telling(done, f"{method} sigma={sigma:g} votes={votes}") as progress:
-        for position, picture in enumerate(images, start=1):
-            sources: dict[str, Any] = {"ledgers": ledgers, "progress": progress}
-            selection = select(counter, picture, size, **sources)
-            about = label_of(picture) if size.asks_label else int(selection.counts.argmax())
-            cap = "cap" if not size.asks_label or ledgers.fix_cap(picture, size.n) else RAISED_CAP
-            estimation = counter.count(
-                picture,
-                stage="estimation",
-                limit=size.n,
-                rule=size.estimation_rule(about, sigma),
-                first=size.in_any_case(counter.chunk_size),
-                **sources,
-            )
-            done.total -= size.n0 + size.n - selection.samples - estimation.samples
-            rows.append(
-                {
-                    "method": method,
-                    "sigma": sigma,
-                    "votes": votes,
-                    "number": picture.number,
-                    "label": picture.label,
-                    "counts_selection": selection.counts.tolist(),
-                    "counts_estimation": estimation.counts.tolist(),
-                    "n0": selection.samples,
-                    "n": estimation.samples,
-                    "stopped": cap if estimation.stopped == "cap" else estimation.stopped,
-                    "evaluations": selection.evaluations + estimation.evaluations,
-                    "seconds": selection.seconds + estimation.seconds,
-                    "budget_share": max(selection.budget_share, estimation.budget_share),
-                    **(estimation.first.columns() if estimation.first else {}),
-                    "pixels": picture.checksum,
-                    **provenance(identity, device),
-                }
-            )
-            _tell(picture, selection, estimation, f"{position} of {len(images)}", rows[-1]["seconds"])
+        countings = (count_image(counter, picture, size, sigma, ledgers, progress) for picture in images)
+        for counted in side_by_side(countings, draw, at_once=at_once, ledgers=ledgers):
+            done.total -= size.n0 + size.n - counted.samples
+            found[counted.picture.number] = counted
+            _tell(counted, f"{len(found)} of {len(images)}")
+    setting, made_by = {"method": method, "sigma": sigma, "votes": votes}, provenance(identity, device)
+    rows = [{**setting, **found[picture.number].columns(), **made_by} for picture in images]
     return pd.DataFrame(rows).astype({"label": "Int64"})
 
 
@@ -306,8 +223,9 @@ def _telling(done: HowFar, name: str) -> Iterator[Progress]:
             raise
 
 
-def _tell(picture: Picture, selection: Tally, estimation: Tally, place: str, seconds: float) -> None:
+def _tell(counted: Counted, place: str) -> None:
     """Log how an image went, as `PER_IMAGE` reads it."""
+    picture, estimation = counted.picture, counted.estimation
     shown = int(estimation.counts.argmax()) if picture.label is None else picture.label
     logger.debug(
         "image %d (%s): %s %s has %.1f%% of %d samples after %d that chose the class, %.1f s",
@@ -317,6 +235,6 @@ def _tell(picture: Picture, selection: Tally, estimation: Tally, place: str, sec
         picture.class_name or shown,
         100 * estimation.counts[shown] / estimation.samples,
         estimation.samples,
-        selection.samples,
-        seconds,
+        counted.selection.samples,
+        counted.selection.seconds + estimation.seconds,
     )

@@ -1,7 +1,7 @@
 """Every prediction that was drawn, kept so that no job ever draws it again; needs no torch.
 
-A ledger is an append-only file. Every line is a checksum and a JSON record. A line is flushed to disk before the next
-chunk is drawn; a line that was cut off by a kill fails its checksum and is dropped when the file is opened again.
+A ledger is an append-only file. Every line is a checksum and a JSON record. Lines are flushed to disk before the next
+samples are drawn; a line that was cut off by a kill fails its checksum and is dropped when the file is opened again.
 Since a sample's random numbers depend on its number only, the samples that follow are the same as without the
 interruption.
 
@@ -202,21 +202,21 @@ class Ledger:
         if intact == 0:
             self._write(file, self._header)
 
-    def _write(self, file: IO[bytes], record: Mapping[str, Any]) -> None:
-        """Write a record whole, or not at all as far as later readers can see."""
-        line = _line(record)
+    def _write(self, file: IO[bytes], *records: Mapping[str, Any]) -> None:
+        """Write each record whole, or not at all as far as later readers can see."""
+        lines = b"".join(map(_line, records))
         try:
-            if os.write(file.fileno(), line) != len(line):
+            if os.write(file.fileno(), lines) != len(lines):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(file.fileno())
         except OSError as error:
             raise OSError(error.errno, f"{error.strerror}: samples could not be written", str(self.path)) from error
 
-    def append(self, chunk: Chunk) -> None:
-        """Write a chunk to disk."""
+    def append(self, chunks: Iterable[Chunk]) -> None:
+        """Write chunks to disk."""
         if self._file is None:
             raise ValueError(f"{self.path} was opened to be read only")
-        self._write(self._file, _encode(chunk))
+        self._write(self._file, *map(_encode, chunks))
 
     def close(self) -> None:
         """Let other processes have the file."""
@@ -262,10 +262,11 @@ class FamilyLedgers:
         variant: Variant,
         leader: Variant | None = None,
         *,
+        reads_only: bool = False,
         patience: float = LOCK_PATIENCE,
     ) -> None:
         self.folder = Path(store) / folder_name(identity)
-        self.identity, self._patience = identity, patience
+        self.identity, self.reads_only, self._patience = identity, reads_only, patience
         self._images = sorted((picture.number, picture.checksum) for picture in images)
         job = short_hash(self._images)
         self.path = self.folder / f"{job}-{variant.method}{variant.votes}.jsonl"
@@ -275,9 +276,10 @@ class FamilyLedgers:
         self._levels = [self._open_likely, self._open_others, self._open_own]
         self._opened: dict[Path, Ledger] = {}
 
-    def search(self, *, to_write: bool) -> bool:
+    def search(self, *, to_write: bool = True) -> bool:
         """Look further for samples; False where there is nowhere left to look, and what is missing must be drawn."""
-        if not self._levels or (self._levels[0] == self._open_own and not to_write):
+        only_own_is_left = self._levels == [self._open_own]
+        if not self._levels or (only_own_is_left and (self.reads_only or not to_write)):
             return False
         self._levels.pop(0)()
         return True
@@ -316,9 +318,9 @@ class FamilyLedgers:
                 found += min(limit, max(ends, default=0))
         return found
 
-    def append(self, chunk: Chunk) -> None:
-        """Write a chunk to the job's own ledger, which `search` has opened for writing."""
-        self._opened[self.path].append(chunk)
+    def append(self, chunks: Iterable[Chunk]) -> None:
+        """Write chunks to the job's own ledger, which `search` has opened for writing."""
+        self._opened[self.path].append(chunks)
 
     def fix_cap(self, picture: Picture, cap: int) -> bool:
         """Tell whether ``cap``, the most estimation samples of an image, was fixed before the first was drawn.
