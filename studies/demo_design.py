@@ -5,8 +5,8 @@
 Images are those of a finished run with a fixed, larger number of samples, set aside for choices. Every design looks at
 their recorded samples as it would have. Claims are tested on as many images as asked for, drawn from the run's with
 repetition, several times over: the table tells the mean number of claims that are decided, and the evaluations of an
-image over all sigmas by the methods that draw (Carlini's, and DensePure and ADDS with most votes). Looks at selection
-are padded to whole batches; what one vote needs beyond five, and votes that fill no batch, aren't in it.
+image over all sigmas by the methods that draw (Carlini's, and DensePure and ADDS with most votes). What one vote needs
+beyond five, and batches that aren't full, aren't in it.
 """
 
 import argparse
@@ -34,7 +34,7 @@ COHEN, PAIR = {"bound": "cohen", "radius": 0.0}, {"bound": "pair", "radius": 0.0
 
 @dataclass(frozen=True)
 class Design:
-    """A section ``sampling``, and the size of batches and chunks."""
+    """A section ``sampling``."""
 
     n0: int
     n: int
@@ -57,18 +57,19 @@ class Design:
 
     def __str__(self) -> str:
         if self.mode == "fixed":
-            return f"fixed {self.n0} + {self.n}, batches of {self.chunk}"
+            return f"fixed {self.n0} + {self.n}"
         asked = "cohen and pair" if self.both else "cohen"
         given_up = f"futile below {100 * self.futility:g}%"
-        return f"{asked}: {self.n0} + {self.at_least} to {self.n}, {given_up}, batches of {self.chunk}"
+        return f"{asked}: {self.n0} + {self.at_least} to {self.n}, {given_up}, looks after {self.chunk}"
 
 
 DESIGNS = [
-    *(Design(32, n, 32, mode="fixed") for n in (64, 96)),
-    *(Design(32, n, 32, 32, both) for both in (False, True) for n in (128, 192, 224, 256, 320)),
-    *(Design(32, 256, 32, 32, both, futility) for both in (False, True) for futility in (0.05, 0.1, 0.2)),
-    *(Design(24, n, 24, 24, both, 0.05) for both in (False, True) for n in (192, 240, 312)),
-    *(Design(16, n, 16, 32, True, 0.05) for n in (192, 256, 320)),
+    *(Design(32, n, 32, mode="fixed") for n in (64, 96, 128)),
+    *(Design(32, n, 16, 32, both, 0.05) for both in (False, True) for n in (128, 192, 256, 320)),
+    *(Design(32, 256, 16, 32, both, futility) for both in (False, True) for futility in (0.01, 0.1)),
+    *(Design(n0, 256, 16, 32, both, 0.05) for both in (False, True) for n0 in (16, 24, 48)),
+    *(Design(32, 256, 16, at_least, both, 0.05) for both in (False, True) for at_least in (16, 48, 64)),
+    *(Design(32, 256, chunk, 32, both, 0.05) for both in (False, True) for chunk in (8, 32)),
 ]
 
 
@@ -82,19 +83,13 @@ def looked_at(predictions: Classes, classes: int, rule: Rule, every: int) -> tup
     raise ValueError("the run has fewer samples than the design")
 
 
-def padded(samples: int, batch: int) -> int:
-    """Return how many samples are paid for."""
-    return -(-samples // batch) * batch
-
-
 def as_designed(counts: pd.DataFrame, recorded: Recorded, design: Design) -> pd.DataFrame:
-    """Return the counts as the design would have left them, and what each row costs."""
+    """Return the counts as the design would have left them."""
     size, rows = SampleSize.from_settings(design.settings), []
     for row in counts.itertuples():
         classes, chunk = len(row.counts_estimation), design.chunk
         selection = recorded(row, "selection")[: size.n0]
-        look = size.selection_look(chunk)
-        chosen, _ = looked_at(selection, classes, size.selection_rule(), look)
+        chosen, _ = looked_at(selection, classes, size.selection_rule(), size.selection_look(chunk))
         about = int(np.bincount(chosen, minlength=classes).argmax())
         rule = size.estimation_rule(about, row.sigma)
         estimated, reason = looked_at(recorded(row, "estimation")[: size.n], classes, rule, chunk)
@@ -108,7 +103,6 @@ def as_designed(counts: pd.DataFrame, recorded: Recorded, design: Design) -> pd.
                 "n": len(estimated),
                 "stopped": reason,
                 "evaluations": per_sample * (len(chosen) + len(estimated)),
-                "cost": per_sample * (-(-len(chosen) // look) * padded(look, chunk) + len(estimated)),
             }
         )
     return counts.assign(**pd.DataFrame(rows, index=counts.index))
@@ -163,7 +157,7 @@ def main() -> None:
     for design in tqdm(DESIGNS):
         designed = as_designed(counts, recorded, design)
         leads = designed[designed["votes"].eq(5) | designed["method"].eq("carlini")]
-        cost = leads["cost"].sum() / designed["number"].nunique()
+        cost = leads["evaluations"].sum() / designed["number"].nunique()
         holds, contradicted, _ = decided(designed, claims, design, arguments.images, arguments.repeats)
         samples = (designed["n0"] + designed["n"]).mean()
         told = f"{samples:.0f} | {cost:,.0f} | {holds:.1f} | {contradicted:.1f} | {holds + contradicted:.1f}"

@@ -41,8 +41,10 @@ DETAILED, DETAIL_SAMPLES = ("carlini", "adds"), 4
 PAPER_FIGURES = ("pipeline", "runtime", "vote_distribution", "denoised")
 """The paper's figures in its order, beside its curves of certified accuracy."""
 
-FULL_BATCHES = 4
-"""So many batches of samples are drawn at once, of several images where chunks are small: little is padding then."""
+FULL_BATCHES, OF_SMALL_NETWORKS = 4, 8
+"""So many batches of samples are drawn at once, of several images where chunks are small: little is padding then.
+
+Of small networks more, because memory is no matter there."""
 
 EXPLAINED = "config/README.md explains every key"
 
@@ -535,7 +537,7 @@ class Experiment:
             "compile": config["diffusion"]["compile"],
             "batch_size": {name: config[name]["batch_size"] for name in ("diffusion", "classifier")},
             "chunk_size": config["sampling"]["chunk_size"],
-            "at_once": FULL_BATCHES * config["diffusion"]["batch_size"],
+            "at_once": (OF_SMALL_NETWORKS if self.small else FULL_BATCHES) * config["diffusion"]["batch_size"],
         }
 
     def identities(self) -> list[dict[str, Any]]:

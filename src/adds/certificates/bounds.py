@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -52,8 +53,7 @@ def cohen(counts: ArrayLike, prediction: int, *, sigma: float, alpha: float, mod
     times at once; p_upper = 1 - p_lower.
     """
     estimation: Counts = np.asarray(counts, dtype=np.int64)
-    lower = {"fixed": clopper_pearson_lower, "sequential": mixture_lower}[mode]
-    p_lower = float(lower(estimation[prediction], estimation.sum(), alpha))
+    p_lower = _share(int(estimation[prediction]), int(estimation.sum()), alpha, mode)
     abstained = not p_lower > 0.5
     radius = 0.0 if abstained else certified_radius(p_lower=p_lower, p_upper=1 - p_lower, sigma=sigma)
     return Verdict(abstained, radius, p_lower, 1 - p_lower)
@@ -67,10 +67,19 @@ def pair(counts: ArrayLike, prediction: int, *, sigma: float, alpha: float, mode
     so that delta at the runner-up's count exceeds the true lead only if delta at that class's own count does.
     """
     estimation: Counts = np.asarray(counts, dtype=np.int64)
-    lower = {"fixed": pair_lower, "sequential": pair_lower_anytime}[mode]
     top, other = int(estimation[prediction]), int(runner_up(estimation, prediction))
-    delta = lower(top, other, int(estimation.sum()), alpha)
+    delta = _lead(top, other, int(estimation.sum()), alpha, mode)
     return Verdict(True, 0.0) if delta is None else Verdict(False, sigma / 2 * delta)
+
+
+@cache  # many images of a run have the same counts
+def _share(top: int, n: int, alpha: float, mode: Mode) -> float:
+    return float({"fixed": clopper_pearson_lower, "sequential": mixture_lower}[mode](top, n, alpha))
+
+
+@cache
+def _lead(top: int, other: int, n: int, alpha: float, mode: Mode) -> float | None:
+    return {"fixed": pair_lower, "sequential": pair_lower_anytime}[mode](top, other, n, alpha)
 
 
 def runner_up(counts: Counts, prediction: int) -> Counts:

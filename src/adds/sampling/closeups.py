@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -34,12 +35,12 @@ Methods = Mapping[str, Mapping[str, str]]
 def _shown(
     pipeline: Pipeline, methods: Methods, subject: Subject, sigma: float, guidance_scale: float | None
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the images, in [-1, 1], that each method with an image of its own shows the classifier, with one vote."""
+    """Yield the images, in [-1, 1], that each method with its own shows the classifier: one per sample, one vote."""
     for name, options in methods.items():
         query = Query(sigma, guidance_scale=guidance_scale or 0.0, options=options)
         purified = purify(name, pipeline, query, subject)
         if purified is not None:
-            yield name, purified.images.cpu()
+            yield name, purified.images[purified.owner.argsort()].cpu()
 
 
 def denoised_pictures(
@@ -99,22 +100,28 @@ def detail_of(
     Means over the first selection samples, with one vote. Sharpness is the root mean square difference of neighbouring
     pixels, distance the l2 norm of the difference to the image, both in [0, 1] pixel units.
     """
-    numbers, rows = torch.arange(samples), []
-    for picture in images:
-        image = torch.as_tensor(picture.pixels)
-        subject = Subject(image, numbers, _noise(pipeline, picture, sigma, seed))
-        for name, images_shown in _shown(pipeline, methods, subject, sigma, guidance_scale):
-            shown = (images_shown.double() + 1) / 2
-            rows.append(
-                {
-                    "method": name,
-                    "sigma": sigma,
-                    "votes": 1,
-                    "number": picture.number,
-                    "sharpness": float(sharpness(shown).mean()),
-                    "distance": float((shown - image).flatten(1).norm(dim=1).mean()),
-                }
-            )
+    numbers, rows, queue = torch.arange(samples), [], iter(images)
+    while pictures := list(islice(queue, max(1, pipeline.denoiser.batches.size // samples))):  # whole batches
+        originals = [torch.as_tensor(picture.pixels) for picture in pictures]
+        subject = Subject.together(
+            [
+                Subject(image, numbers, _noise(pipeline, picture, sigma, seed))
+                for image, picture in zip(originals, pictures, strict=True)
+            ]
+        )
+        for name, shown_by_all in _shown(pipeline, methods, subject, sigma, guidance_scale):
+            parts = ((shown_by_all.double() + 1) / 2).split(samples)
+            for picture, image, shown in zip(pictures, originals, parts, strict=True):
+                rows.append(
+                    {
+                        "method": name,
+                        "sigma": sigma,
+                        "votes": 1,
+                        "number": picture.number,
+                        "sharpness": float(sharpness(shown).mean()),
+                        "distance": float((shown - image).flatten(1).norm(dim=1).mean()),
+                    }
+                )
     return pd.DataFrame(rows)
 
 
