@@ -41,7 +41,7 @@ DETAILED, DETAIL_SAMPLES = ("carlini", "adds"), 4
 PAPER_FIGURES = ("pipeline", "runtime", "vote_distribution", "denoised")
 """The paper's figures in its order, beside its curves of certified accuracy."""
 
-FULL_BATCHES, OF_SMALL_NETWORKS = 4, 8
+FULL_BATCHES, OF_SMALL_NETWORKS = 4, 16
 """So many batches of samples are drawn at once, of several images where chunks are small: little is padding then.
 
 Of small networks more, because memory is no matter there."""
