@@ -12,7 +12,7 @@ from adds.sampling.closeups import detail_of
 
 def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, output: str) -> None:
     files = {"diffusion": inputs.diffusion, "classifier": inputs.classifier}
-    pipeline = load_for_job(params["networks"], machine, **files)
+    pipeline = load_for_job(params["networks"], machine, **files, compiled=inputs.compiled)
     images = Images.read(inputs.images, inputs.pixels).part(0, params["images"])
     parts = [
         detail_of(

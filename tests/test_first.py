@@ -89,7 +89,7 @@ def test_detail_is_measured_per_method_and_image(gaussian_pipeline, image):
     settings = {"guidance_scale": 0.8, "seed": 0, "samples": 4}
     methods = {"rs": {}, "carlini": {}, "adds": {}}
     near, far = (detail_of(gaussian_pipeline, pictures, methods, sigma=sigma, **settings) for sigma in (0.2, 0.6))
-    assert near[["method", "number"]].to_numpy().tolist() == [[m, n] for n in (3, 8) for m in ("carlini", "adds")]
+    assert near[["method", "number"]].to_numpy().tolist() == [[m, n] for m in ("carlini", "adds") for n in (3, 8)]
     assert (far["distance"] > near["distance"]).all()
     assert near["votes"].eq(1).all()
     assert near.loc[0, "distance"] != near.loc[2, "distance"], "noise is an image's own"

@@ -120,6 +120,7 @@ rule detail:
         pixels="<images>/images.npy",
         diffusion="<diffusion>/weights",
         classifier="<classifier>/weights",
+        compiled="<compiled>/asked",
     output:
         "<results>/detail.parquet",
     log:

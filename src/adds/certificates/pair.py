@@ -8,12 +8,12 @@ u <= -delta / 2.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import bdtr, bdtrc, betainc, betaln, ndtr, ndtri, xlogy
 
 from adds.certificates.binomial import Array, clopper_pearson_lower, clopper_pearson_upper
@@ -77,6 +77,12 @@ def _density(z: ArrayLike) -> Array:
     return np.asarray(np.exp(-0.5 * np.square(z)) / math.sqrt(2 * math.pi))
 
 
+def _root(function: Callable[[float], float], low: float, high: float, xtol: float = 2e-12) -> float:
+    from scipy.optimize import brentq  # a quarter of a second, which jobs that only sample don't need
+
+    return float(brentq(function, low, high, xtol=xtol))
+
+
 def _slopes(u: Array, delta: float) -> tuple[Array, Array, Array]:
     """Return the derivatives by u of log p, log q and -log r along the curve."""
     of_p, of_q = _density(u + delta), _density(u)
@@ -126,7 +132,7 @@ class _Outcome:
             near = gap
             while score(end - near) > 0:
                 near /= 2
-            end = float(brentq(score, end - gap, end - near)) if near < gap else end - gap
+            end = _root(score, end - gap, end - near) if near < gap else end - gap
         return float(_deviance(x, y, w, end, delta))
 
     @cached_property
@@ -142,7 +148,7 @@ class _Outcome:
         low = estimate - 1.0
         while self._half_deviance(low) < self.deviance:
             low -= 1.0
-        return float(brentq(lambda delta: self._half_deviance(delta) - self.deviance, low, estimate, xtol=1e-12))
+        return _root(lambda delta: self._half_deviance(delta) - self.deviance, low, estimate, xtol=1e-12)
 
     def thresholds(self, others: NDArray[np.int64]) -> Array:
         """Return for each b the smallest a of an outcome that comes at or above this one and passes the gate.

@@ -134,10 +134,12 @@ def load_for_job(
     diffusion: str,
     classifier: str,
     batch_size: int | None = None,
+    compiled: str | None = None,
 ) -> Pipeline:
     """Load both networks from the files of their weights, on the device and with the threads that a job has.
 
     Batches are of the configuration's size, or all of another: those that are filled up with padding would be wasted.
+    ``compiled`` is a file beside what was compiled, where there is any.
     """
     torch.set_num_threads(machine["threads"])
     return load_pipeline(
@@ -145,4 +147,5 @@ def load_for_job(
         dict.fromkeys(("diffusion", "classifier"), batch_size) if batch_size else machine["batch_size"],
         {"diffusion": Path(diffusion).parent, "classifier": Path(classifier).parent},
         device=torch.device(claim_device(machine).kind),
+        compiled=Path(compiled).parent if compiled and machine["compile"] else None,
     )

@@ -80,9 +80,8 @@ def sequence(chunks: Iterable[Chunk], variant: Variant) -> Classes:
     parts: list[Classes] = []
     taken = 0
     for chunk in sorted(chunks, key=lambda chunk: chunk.first_sample):
-        found = predictions_of(variant, chunk)
         skipped = taken - chunk.first_sample
-        if found is not None and 0 <= skipped < len(chunk):
+        if 0 <= skipped < len(chunk) and (found := predictions_of(variant, chunk)) is not None:
             parts.append(found[0][skipped:])
             taken += len(parts[-1])
     return np.concatenate(parts) if parts else np.empty(0, np.uint16)

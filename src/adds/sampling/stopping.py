@@ -12,7 +12,6 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import bdtrc, ndtr, ndtri
 
 from adds.certificates.betting import log_evidence_of_lead
@@ -41,11 +40,9 @@ so many samples are spent on that."""
 @lru_cache
 def _quantile_of_evidence(n: int, alpha: float) -> float:
     """Return how many standard deviations above a tie n samples must be, for evidence of 1 / alpha."""
-    enough = -math.log(alpha)
-    if float(log_evidence_above(0.5, n, n)) <= enough:
-        return math.inf
-    least = brentq(lambda k: float(log_evidence_above(0.5, k, n)) - enough, n / 2, n)
-    return float((2 * least - n) / math.sqrt(n))
+    enough = np.flatnonzero(log_evidence_above(0.5, np.arange(n + 1), n) >= -math.log(alpha))
+    least = enough[enough > n / 2]
+    return float((2 * least[0] - n) / math.sqrt(n)) if len(least) else math.inf
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ def predictions_of(variant: Variant, chunk: Chunk) -> tuple[Classes, float] | No
     None where the chunk doesn't hold the variant's predictions.
     """
     votes = chunk.ballots.shape[1]
-    if chunk.method == variant.method and votes >= variant.votes:
+    if chunk.method == variant.method and votes == variant.votes:
+        return majority(chunk.ballots), 1.0
+    if chunk.method == variant.method and votes > variant.votes:
         own, cast = (int(ballots_needed(chunk.ballots, number).sum()) for number in (variant.votes, votes))
         return majority(chunk.ballots[:, : variant.votes]), own / cast
     if chunk.method == METHODS[variant.method].contained_in and variant.method in chunk.contained:
