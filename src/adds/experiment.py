@@ -849,7 +849,8 @@ class Experiment:
         if not self.asks_label and self.compares_votes():
             names.append("vote_distribution")
         names += [f"denoised_sigma{sigma}" for sigma in self.sigmas] if self.any_reads("diffusion") else []
-        names += [] if self.asks_label else ["bounds", "samples_needed"]
+        names += [] if self.asks_label else ["bounds"]
+        names += ["samples_needed"] if self.replays() else []
         names += ["budget"] if any(METHODS[name].guided for name in self.methods) else []
         names += ["samples"] if self.config["figures"]["samples"] and self.any_reads("diffusion") else []
         names += ["loss"] if self.trains else []
@@ -861,7 +862,11 @@ class Experiment:
         if self.asks_label:
             return names
         names += ["true_class_probability", "bounds", "average_certified_radius"]
-        return names + ([] if self.partial else ["savings", "claims"])
+        return names + (["savings"] if self.replays() else []) + ([] if self.partial else ["claims"])
+
+    def replays(self) -> bool:
+        """Whether the run's samples are looked at as sequential sampling would have: a sequential run did so itself."""
+        return not self.partial and self.config["sampling"]["mode"] == "fixed"
 
     def figure(self, *keys: str, **content: Any) -> dict[str, Any]:
         """Return the parameters of a figure, so that a change of one key reruns those only that show it.
