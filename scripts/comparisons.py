@@ -26,24 +26,25 @@ def main(certified: pd.DataFrame, counts: pd.DataFrame, folder: Path, params: di
     reference = reference_of(counts)
     if labelled:
         shares = true_class_shares(counts)
+        first = "first estimation samples, as many of each," if params["at_most"] else "estimation samples"
         note = (
-            f"Mean share (percent) of the true class in the estimation samples of {images} images; in brackets the "
+            f"Mean share (percent) of the true class in the {first} of {images} images; in brackets the "
             f"paired difference to {title(*reference)} with its 95% interval."
         )
         table = paired_table(shares, reference)
         write(table, paired_cells(table), value="mean_percent", note=mark + note, partial=partial, stem=stem)
     else:
         write_note(mark + "The images have no labels: nobody can say how many are right.", stem=stem)
+    early = " Sampling stopped early, so these are the radii that were known by then." if params["at_most"] else ""
     table = bounds_table(certified)
     clean = "(in brackets clean accuracy, which no certified accuracy can exceed)" if labelled else "(no labels)"
     note = (
         f"Percent of {images} images certified at r = 0, and their mean certified radius (0 where not), from the same "
-        f"counts: bound cohen → bound pair {clean}."
+        f"counts: bound cohen → bound pair {clean}.{early}"
     )
     stem, cells = folder / "bounds", bounds_cells(table)
     write(table, cells, value="pair_percent", by=" by pair", note=mark + note, partial=partial, stem=stem)
     table = radius_table(certified, reference)
-    early = " Sampling stopped early, so these are the radii that were known by then." if params["at_most"] else ""
     note = (
         f"Average certified radius of {images} images, 0 where wrong or abstained from: bound cohen → bound pair, each "
         f"with the paired difference to {title(*reference)} and its 95% interval; then, by cohen, percent abstained "

@@ -14,6 +14,7 @@ from adds.results.accuracy import (
     bounds_table,
     interval,
     is_certified,
+    mean_interval,
     paired_table,
     radius_table,
     true_class_shares,
@@ -37,7 +38,7 @@ from adds.results.tables import (
 )
 from adds.sampling.ledger import Chunk, FamilyLedgers
 from adds.sampling.replay import PAPER_N, PAPER_N0, QUESTION, Recorded, paper_size, replay, replay_all, sequence
-from adds.sampling.stopping import LABEL_QUESTIONS, SampleSize
+from adds.sampling.stopping import LABEL_QUESTIONS, Certified, SampleSize, Stop
 from tests.test_ledger import identity_of, images_of, job, sampler_in_closed_form
 
 
@@ -100,6 +101,24 @@ def test_paired_differences_see_what_separate_means_can_not():
     assert table.loc["adds", "low_percent"] < table.loc["carlini", "mean_percent"]
     assert table.loc["carlini", "difference_points"] == 0
     assert paired_cells(table.reset_index())[Variant("adds", 1), 0.5].endswith("(+2.0 [+2.0, +2.0])")
+
+
+def test_the_true_classs_share_is_not_biased_by_stopping():
+    """Sampling stops where the label leads: its share of all samples is too large, of those drawn in any case not."""
+    rng, size = np.random.default_rng(1), SampleSize(n0=8, n=256, stop=Stop([Certified("cohen", 0.0)], at_least=16))
+    rows = []
+    for number in range(400):
+        predictions = (rng.random(size.n) > 0.7).astype(int)
+        rule = size.estimation_rule(0, sigma=0.5)
+        looks = [np.bincount(predictions[:end], minlength=2) for end in range(16, size.n + 1, 16)]
+        stopped = next(counts for counts in looks if rule(counts))
+        row = counts_of(number=number, estimation=tuple(int(count) for count in stopped))
+        rows.append({**row, "label": 0, "counts_first": looks[0].tolist()})
+    counts = pd.DataFrame(rows)
+    _, low, high = mean_interval(true_class_shares(counts)["p_true"].to_numpy())
+    assert low < 0.7 < high
+    _, low, _ = mean_interval(true_class_shares(counts.drop(columns="counts_first"))["p_true"].to_numpy())
+    assert low > 0.7
 
 
 def test_the_paper_is_compared_with_its_own_bound():
@@ -323,7 +342,7 @@ def test_a_run_is_replayed_from_its_ledgers(schedule, tmp_path):
     parts = []
     for part in (images.part(0, 1), images.part(1, 2)):
         ledgers = FamilyLedgers(tmp_path, identity, list(part), rs)
-        parts.append(job(sampler_in_closed_form(schedule, rs).counter, part, ledgers, SampleSize(n0=96, n=320)))
+        parts.append(job(sampler_in_closed_form(schedule, rs), part, ledgers, SampleSize(n0=96, n=320)))
     counts = pd.concat(parts, ignore_index=True).assign(seconds=0.0)
     certified = certificates(counts, alpha=0.05, mode="fixed", bounds=["cohen", "pair"])
     found = replay_all(counts, by_bound(certified, "pair"), tmp_path, alpha=0.05)

@@ -73,10 +73,14 @@ def value_at(steps: pd.DataFrame, radii: NDArray[np.float64]) -> NDArray[np.floa
 
 
 def true_class_shares(counts: pd.DataFrame) -> pd.DataFrame:
-    """Return the share of each image's estimation samples that fell on its true class: KEY, p_true."""
-    table = counts[KEY].copy()
-    table["p_true"] = [row.counts_estimation[row.label] / sum(row.counts_estimation) for row in counts.itertuples()]
-    return table
+    """Return the share of each image's first estimation samples that fell on its true class: KEY, p_true.
+
+    All of them where their number is fixed. Where sampling stops by looking at the counts, shares of all would be
+    biased: an image that happens to start well is stopped early.
+    """
+    first = counts["counts_first" if "counts_first" in counts else "counts_estimation"]
+    shares = [found[label] / sum(found) for found, label in zip(first, counts["label"], strict=True)]
+    return counts[KEY].assign(p_true=shares)
 
 
 def mean_interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
