@@ -6,7 +6,6 @@ So y is released once, and any number of trajectories that lead to it cost nothi
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -96,8 +95,7 @@ def vote(pipeline: Pipeline, query: Query, release: Release) -> Ballots:
     def run(votes: Sequence[int], owners: Tensor) -> Purified:
         return _run(pipeline, query, release, votes, owners)
 
-    ballots = poll(pipeline, query, len(release), run)
-    return replace(ballots, shared_evaluations=torch.zeros_like(release.samples))
+    return poll(pipeline, query, len(release), run)
 
 
 def posterior(pipeline: Pipeline, query: Query, release: Release) -> Tensor:

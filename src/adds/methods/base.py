@@ -59,10 +59,10 @@ class Ballots:
     """What a batch of samples voted for, a row for each.
 
     ``classes`` are the classes of each sample's votes (int64 [n, votes]), in the votes' order, and UNCAST where a vote
-    wasn't cast; ``contained`` those of methods whose samples these ones hold ([n] each, by name). A sample's
-    evaluations, where samples differ in them, are ``shared_evaluations`` and, after the point where votes part, for all
-    ballots that were cast, ``vote_evaluations``. For guided methods, ``budget_share`` is the largest share of the
-    privacy budget that a coordinate of the trajectory spent (others release y at the price of all of it),
+    wasn't cast; ``contained`` those of methods whose samples these ones hold ([n] each, by name). Of a sample's
+    evaluations ``vote_evaluations`` were made after the point where votes part, for all ballots that were cast, and
+    ``shared_evaluations`` before it, where samples differ in that. For guided methods, ``budget_share`` is the largest
+    share of the privacy budget that a coordinate of the trajectory spent (others release y at the price of all of it),
     ``stop_timestep`` the timestep of the state at which it was spent, and ``spent_before`` the share of coordinates
     that had spent theirs before the last guided step.
     """

@@ -1,7 +1,5 @@
 """DensePure: noise once, denoise up to K times along the chain, take the majority vote."""
 
-from dataclasses import replace
-
 import torch
 
 from adds.diffusion.reverse import Continuations, Purified
@@ -46,8 +44,7 @@ def purify(pipeline: Pipeline, query: Query, release: Release) -> Purified:
 
 def vote(pipeline: Pipeline, query: Query, release: Release) -> Ballots:
     """Classify the image at the end of every chain that can change the outcome."""
-    ballots = poll(pipeline, query, len(release), _chains(pipeline, query, release).run)
-    return replace(ballots, shared_evaluations=torch.ones_like(release.samples))
+    return poll(pipeline, query, len(release), _chains(pipeline, query, release).run)
 
 
 def work(schedule: Schedule, grid: Grid, query: Query) -> Work:

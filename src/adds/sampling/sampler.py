@@ -114,13 +114,14 @@ class _Rows:
         """Take them over; ``evaluations`` were made for all together."""
         n = len(ballots.classes)
         spent = None if ballots.spent_before is None else ballots.spent_before * PER_MILLE
-        shared = _floats(ballots.shared_evaluations, evaluations / n, n)
+        votes = _floats(ballots.vote_evaluations, 0.0, n)
+        shared = _floats(ballots.shared_evaluations, (evaluations - votes.sum()) / n, n)
         return cls(
             classes=_integers(ballots.classes),
             contained={name: _integers(found) for name, found in ballots.contained.items()},
             stop_timestep=_integers(ballots.stop_timestep),
             spent_before=_integers(spent),
-            evaluations=np.stack([shared, _floats(ballots.vote_evaluations, 0.0, n)]),
+            evaluations=np.stack([shared, votes]),
             budget_share=_floats(ballots.budget_share, 1.0, n),
         )
 

@@ -107,11 +107,12 @@ def caption(table: pd.DataFrame, votes: int, *, bound: str, n: int, alpha: float
     images = int(table["images"].max())
     nothing = table.groupby(["method", "sigma", "votes"])["certified_accuracy_percent"].max() == 0
     none = " A method that certifies no image is a marker at 0." if nothing.any() else ""
+    early = " Sampling stopped when its questions were answered: other radii are those known by then."
     return (
         f"Share of {images} images that are classified rightly and certified for at least the given l2 radius, in [0, "
         f"1] pixel units, by {BOUNDS[bound].title}; {votes} vote{'s' if votes > 1 else ''} for the methods that vote. "
         f"Every step is one image ({100 / images:.2g} points) or several; a curve ends where the last image's radius "
         f"does.{none} The bar at the right is the exact 95% interval of one curve where it is widest; differences "
         f"between curves are paired, and the table of claims tests them. {at_most.capitalize()}n = {n:,} samples, "
-        f"alpha = {alpha:g}: no radius can exceed the one of n successes in n."
+        f"alpha = {alpha:g}: no radius can exceed the one of n successes in n.{early if at_most else ''}"
     )
