@@ -442,7 +442,7 @@ def workflow_times(scratch: Path) -> Table:
             "classifier": {"weights": str(CLASSIFIER.resolve())},
             "sigmas": [SIGMA],
             "methods": {"densepure": None, "adds": None, "adds_oneshot": None},
-            "sampling": {"n": 2000},
+            "sampling": {"mode": "fixed", "n0": 90, "n": 2000, "chunk_size": 360},
         }
         (scratch / "workflow.yaml").write_text(json.dumps(changes))
         files = ["config/config.yaml", "config/digits.yaml", str(scratch / "workflow.yaml")]

@@ -24,19 +24,25 @@ PROJECT = Path(__file__).parents[1]
 SNAKEMAKE = Path(sys.executable).with_name("snakemake")
 
 TINY = {
-    "dataset": {"images": 4},
+    "dataset": {"images": 4, "list": "config/digits.csv"},
     "diffusion": {"batch_size": 8, "compile": False},
     "sigmas": [0.5, 1.0],
     "guidance_scale": {"0.5": 0.8, "1.0": 0.8},
     "methods": {
         "rs": None,
         "rs_trained": None,
-        "bayes": None,
         "consensus": None,
         "carlini": {"votes": [1]},
         "densepure": {"votes": [1]},
     },
-    "sampling": {"mode": "fixed", "n0": 4, "n": 12, "alpha": 0.05, "chunk_size": 8},
+    "sampling": {
+        "mode": "fixed",
+        "n0": 4,
+        "n": 12,
+        "alpha": 0.05,
+        "chunk_size": 8,
+        "stop": {"at_least": 0, "futility": 0.01},
+    },
     "images_per_job": 2,
     "figures": {"denoised_images": 2, "budget_trajectories": 4, "samples": 0, "dpi": 60},
 }
