@@ -82,10 +82,8 @@ def leaders_device(counts: str) -> Device:
 
 
 def tell_times(sampler: "Sampler") -> None:
-    """Log which part of the job's time the networks took, where that can be told."""
+    """Log which part of the job's time the networks took."""
     networks = (sampler.pipeline.denoiser, sampler.pipeline.classifier)
-    if sampler.pipeline.denoiser.device.type != "cpu":
-        return
     inside, total = sum(network.batches.seconds for network in networks), time.perf_counter() - STARTED
     logger.info(
         "networks took %.1f of the job's %.1f s: %.0f%% went elsewhere; %.1f%% of their work was padding",

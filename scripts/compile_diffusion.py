@@ -15,7 +15,7 @@ def main(recipe: dict[str, Any], machine: dict[str, Any], folder: Path) -> None:
     from adds.models.unet import compile_diffusion
 
     torch.set_num_threads(machine["threads"])
-    compile_diffusion(recipe, torch.device(claim_device(machine).kind), folder)
+    compile_diffusion(recipe, torch.device(claim_device(machine).kind), machine["batch_size"]["diffusion"], folder)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from dataclasses import asdict
 
@@ -389,3 +390,26 @@ build = Net
 def test_a_network_that_is_another_one_each_time_is_refused(obtained):
     with pytest.raises(ValueError, match="builds another network each time"):
         obtained(RANDOM)
+
+
+LOADS = """
+import torch
+library = torch.library.Library("torchvision", "DEF")
+for operator in ("nms", "qnms"):  # as torchvision's extension does where it loads
+    library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+"""
+IMPORTS = """
+from adds.models.classifiers import timm
+timm.import_timm().create_model("resnet10t", pretrained=False)
+timm.import_timm()
+print(len(timm._declared))
+"""
+
+
+@pytest.mark.parametrize(("before", "declared"), [(LOADS, "0"), ("", "1")], ids=["torchvision loads", "it doesn't"])
+def test_operators_are_declared_only_where_torchvision_lacks_them(before, declared):
+    """Declared a second time they would end the process."""
+    if not before and torch.version.cuda is not None:
+        pytest.skip("torchvision's extension loads here")
+    done = subprocess.run([sys.executable, "-c", before + IMPORTS], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [declared], done.stderr

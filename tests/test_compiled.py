@@ -22,14 +22,14 @@ from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.unet import compilable, untrained_unet
 from adds.sampling.counting import Request
 from adds.sampling.sampler import Sampler
-from tests.own_data import UNET
+from tests.own_data import CONFIG, UNET
 from tests.workflow import PROJECT
 
 pytestmark = pytest.mark.workflow  # its package is one that the workflow has compiled
 
 CPU = torch.device("cpu")
-SIZE = UNET["image_size"]
-WHAT = compilable({"unet": UNET, "half_precision": False}, CPU)
+SIZE, BATCH_SIZE = UNET["image_size"], CONFIG["diffusion"]["batch_size"]
+WHAT = compilable({"unet": UNET, "half_precision": False}, CPU, BATCH_SIZE)
 
 
 def network_with_everything(**changes):
@@ -70,13 +70,14 @@ def test_the_same_values_whatever_else_is_in_the_batch(folder):
         assert torch.equal(compiled(mixed, timesteps)[:3], whole[:3])
 
 
-@pytest.mark.parametrize("fact", ["unet", "precision", "torch", "system", "processor"])
+@pytest.mark.parametrize("fact", ["unet", "precision", "most", "torch", "system", "processor"])
 def test_every_network_and_processor_has_a_package_of_its_own(folder, fact, monkeypatch):
     """On another processor, with another torch or for another network it is compiled anew, beside what is there."""
     there = set(folder.glob("*/compiled.pt2"))
     asked = []
     monkeypatch.setattr(compilation, "_try_to_compile", lambda _, package, **__: asked.append(package) or "no")
     what = {**WHAT, "facts": {**WHAT["facts"], fact: "other"}} if fact in WHAT["facts"] else WHAT
+    what = {**WHAT, "most": 2 * BATCH_SIZE} if fact == "most" else what
     here = compilation.target(CPU)
     monkeypatch.setattr(compilation, "target", lambda _: {**here, fact: "other"} if fact in here else here)
     network = network_with_everything()
@@ -128,21 +129,33 @@ def test_random_weights_stay_in_the_range_of_half_precision():
     assert max(largest) < torch.finfo(torch.float16).max / 100
 
 
-def test_what_fails_on_a_gpu_is_tried_again_in_smaller_batches():
-    """Compiled code doesn't tell running out of memory from other failures."""
+class OnGpu(torch.Tensor):
+    is_cuda = True
 
-    class Full:
-        def boxed_run(self, _):
-            raise RuntimeError("API call failed")
 
-    class OnGpu(torch.Tensor):
-        is_cuda = True
+class Failing:
+    """Compiled code, which doesn't tell running out of memory from other failures."""
+
+    def boxed_run(self, _):
+        raise RuntimeError("API call failed")
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("a bug"), None])
+def test_what_failed_on_a_gpu_the_network_itself_says(caplog, error):
+    def network(states, _):
+        if error:
+            raise error
+        return 2 * states
 
     compiled = CompiledNetwork.__new__(CompiledNetwork)
-    compiled._loader = Full()
-    states = torch.zeros(4, 1, 8, 8)
-    with pytest.raises(torch.OutOfMemoryError, match="lack of memory"):
-        compiled(states.as_subclass(OnGpu), torch.zeros(4))
+    compiled._loader, compiled._network = Failing(), network
+    states = torch.ones(4, 1, 8, 8)
+    if error:
+        with pytest.raises(type(error), match=str(error)):
+            compiled(states.as_subclass(OnGpu), torch.zeros(4))
+    else:
+        assert torch.equal(compiled(states.as_subclass(OnGpu), torch.zeros(4)), 2 * states)
+    assert "the compiled network failed, and is asked for uncompiled: API call failed" in caplog.text
     with pytest.raises(RuntimeError, match="API call failed"):
         compiled(states, torch.zeros(4))
 
@@ -178,8 +191,8 @@ def test_compiled_and_plain_networks_cast_the_same_ballots(schedule, folder):
 
     def ballots(network):
         grid = schedule.respaced(evenly_spaced(20, 1000))
-        denoiser = Denoiser(network, schedule, batch_size=25)
-        pipeline = Pipeline(denoiser, BatchedClassifier(classifier, classes=10, batch_size=25), grid)
+        denoiser = Denoiser(network, schedule, batch_size=BATCH_SIZE)
+        pipeline = Pipeline(denoiser, BatchedClassifier(classifier, classes=10, batch_size=BATCH_SIZE), grid)
         return Sampler("adds", pipeline, 0.6).draw([Request(picture, "estimation", 0, 100)])[0].ballots
 
     compiled = compiled_or_plain(network, folder, **WHAT)

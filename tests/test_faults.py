@@ -303,14 +303,35 @@ def test_batches_shrink_until_they_fit(schedule, image, caplog):
         counts(SmallMemory(random_unet(), most=0), 4)
 
 
-def test_no_rows_are_lost_when_batches_shrink():
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+    ids=str,
+)
+def test_no_rows_are_lost_when_batches_shrink(error):
     rows = torch.arange(100.0)
     batches = Batches(64)
 
     def double(batch):
         if len(batch) > 10:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise error
         return 2 * batch
 
     assert torch.equal(batches.apply(double, rows), 2 * rows)
     assert batches.size == 8
+
+
+@pytest.mark.parametrize("message", ["CUDA error: an illegal memory access was encountered", "mat1 and mat2 shapes"])
+def test_no_other_failure_makes_batches_smaller(message):
+    def fail(_):
+        raise RuntimeError(message)
+
+    batches = Batches(64)
+    with pytest.raises(RuntimeError, match=message):
+        batches.apply(fail, torch.arange(100.0))
+    assert batches.size == 64

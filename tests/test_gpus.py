@@ -89,3 +89,16 @@ def test_without_a_gpu_nothing_is_taken(monkeypatch):
     monkeypatch.delenv(VISIBLE)
     monkeypatch.setattr(gpus, "which", lambda _: None)
     assert visible_gpus() == []
+
+
+def test_amds_gpus_are_one_jobs_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.delenv(VISIBLE, raising=False)
+    monkeypatch.setattr(gpus.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(gpus, "_held", [])
+    monkeypatch.setattr(gpus, "which", lambda name: "/opt/rocm/bin/rocm-smi" if name == "rocm-smi" else None)
+    assert take_gpu() is None
+    with pytest.raises(RuntimeError, match="run one job at a time"):
+        take_gpu()
+    for file in gpus._held:
+        file.close()
+    assert take_gpu() is None, "the first job has ended"

@@ -1,13 +1,23 @@
 """Networks evaluated in batches of one fixed size, which shrinks where a GPU's memory is too small."""
 
+import contextlib
 import logging
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 logger = logging.getLogger(__name__)
+
+
+_TOO_LITTLE = re.compile(r"(CUDA|HIP) error: out of memory|(CUDNN|CUBLAS|HIPBLAS)_STATUS_ALLOC_FAILED")
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Tell whether an error is for want of a GPU's memory: libraries below torch have words of their own for it."""
+    return isinstance(error, torch.OutOfMemoryError) or bool(_TOO_LITTLE.search(str(error)))
 
 
 class Batches:
@@ -22,9 +32,18 @@ class Batches:
         if size < 1:
             raise ValueError(f"batch_size is {size}: it must be at least 1")
         self.size = size
-        self.seconds = 0.0
-        """How long the function has taken in all, as far as a GPU doesn't work on after it has returned."""
+        self._seconds = 0.0
+        self._timed: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
         self._evaluated = self._wanted = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long the function has taken in all; waits for a GPU that is still at it."""
+        while self._timed:
+            started, ended = self._timed.pop()
+            ended.synchronize()
+            self._seconds += started.elapsed_time(ended) / 1000
+        return self._seconds
 
     @property
     def padding(self) -> float:
@@ -41,8 +60,8 @@ class Batches:
                 parts.append(self._padded(function, part))
                 done += len(part)
                 continue
-            except torch.OutOfMemoryError:
-                if self.size == 1:
+            except RuntimeError as error:
+                if self.size == 1 or not is_out_of_memory(error):
                     raise
             # Only here, outside the exception's reach, has the failed attempt let go of its memory.
             self.size //= 2
@@ -51,11 +70,23 @@ class Batches:
         return torch.cat(parts)
 
     def _padded(self, function: Callable[[Tensor], Tensor], part: Tensor) -> Tensor:
-        started = time.perf_counter()
-        with torch.inference_mode():
+        with torch.inference_mode(), self._timing(on_gpu=part.is_cuda):
             padding = part[-1:].expand(self.size - len(part), *part.shape[1:])
             values = function(torch.cat([part, padding]) if len(padding) else part)[: len(part)]
-        self.seconds += time.perf_counter() - started
         self._evaluated += self.size
         self._wanted += len(part)
         return values
+
+    @contextlib.contextmanager
+    def _timing(self, *, on_gpu: bool) -> Iterator[None]:
+        """Time a batch: on a GPU between two events, so that nothing has to wait for it."""
+        if not on_gpu:
+            before = time.perf_counter()
+            yield
+            self._seconds += time.perf_counter() - before
+            return
+        started, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        started.record()
+        yield
+        ended.record()
+        self._timed.append((started, ended))

@@ -37,7 +37,6 @@ GPUs round to half precision, or to TF32 inside convolutions.
 """
 
 _EXAMPLES = 2
-_MOST_STATES = 1 << 16
 _SETTINGS = {
     # Small tensors too: they would become numbers in the code.
     "always_keep_tensor_constants": True,
@@ -72,9 +71,15 @@ def _examples(shape: tuple[int, ...], device: torch.device) -> tuple[Tensor, Ten
     return states, torch.linspace(0, 999, _EXAMPLES, device=device)
 
 
-def compile_network(network: nn.Module, package: Path | str, *, shape: tuple[int, ...], device: torch.device) -> None:
-    """Compile a network, whatever its weights, for states of ``shape`` ([C, H, W]) in batches of any size."""
-    batch = torch.export.Dim("batch", min=2, max=_MOST_STATES)
+def compile_network(
+    network: nn.Module, package: Path | str, *, shape: tuple[int, ...], most: int, device: torch.device
+) -> None:
+    """Compile a network, whatever its weights, for batches of 2 to ``most`` states of ``shape`` ([C, H, W]).
+
+    Those are the sizes that occur: the configured one, and what halving it gives. If larger ones could, the compiler
+    would have to count a GPU's tensors with 64 bits, which is slower.
+    """
+    batch = torch.export.Dim("batch", min=2, max=max(most, 2 * _EXAMPLES))
     settings = {**_SETTINGS, "compile_threads": torch.get_num_threads()}
     with torch.no_grad():
         exported = torch.export.export(network, _examples(shape, device), dynamic_shapes=({0: batch}, {0: batch}))
@@ -99,28 +104,36 @@ def check_values(
 
 
 def package_for(
-    network: nn.Module, folder: Path, *, facts: Mapping[str, str], shape: tuple[int, ...], device: torch.device
+    network: nn.Module,
+    folder: Path,
+    *,
+    facts: Mapping[str, str],
+    shape: tuple[int, ...],
+    most: int,
+    device: torch.device,
 ) -> Path:
     """Return the package for a network of which ``facts`` hold and for this processor; make it where it isn't there.
 
-    The network's weights don't matter, as long as they give values that can be compared. Making it needs a C++ compiler
-    (on CPUs) or Triton (on GPUs). Nothing but speed depends on it: where it fails the package is left empty, and its
-    description says why.
+    The network's weights don't matter, as long as they give values that can be compared. Making it needs a C++
+    compiler, and for GPUs Triton and CUDA's headers besides. Nothing but speed depends on it: where it fails the
+    package is left empty, and its description says why.
     """
-    described = {**facts, "version": str(VERSION), **target(device)}
+    described = {**facts, "most": str(most), "version": str(VERSION), **target(device)}
     package = folder / sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16] / "compiled.pt2"
     with exclusive(package.with_name("lock"), "the diffusion model is being compiled"):
         if not package.with_suffix(".json").exists():
-            failed = _try_to_compile(network, package, shape=shape, device=device)
+            failed = _try_to_compile(network, package, shape=shape, most=most, device=device)
             text = json.dumps({**described, **({"failed": failed} if failed else {})}, indent=2)
             package.with_suffix(".json").write_text(text + "\n")
     return package
 
 
-def _try_to_compile(network: nn.Module, package: Path, *, shape: tuple[int, ...], device: torch.device) -> str | None:
+def _try_to_compile(
+    network: nn.Module, package: Path, *, shape: tuple[int, ...], most: int, device: torch.device
+) -> str | None:
     """Compile and compare; return why it failed, or None."""
     try:
-        compile_network(network, package, shape=shape, device=device)
+        compile_network(network, package, shape=shape, most=most, device=device)
         difference = check_values(CompiledNetwork(network, package), network, shape=shape, device=device)
     except Exception as error:  # whatever a compiler may say: without it jobs are slower, not wrong
         logger.warning(
@@ -148,24 +161,30 @@ class CompiledNetwork:
     def __call__(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
         """Evaluate the network."""
         evaluated: Tensor
-        if len(x_t) == 1:
-            evaluated = self._network(x_t, timesteps)
-            return evaluated
-        try:
-            (evaluated,) = self._loader.boxed_run([x_t, timesteps])
-        except RuntimeError as error:
-            if not x_t.is_cuda:
-                raise
-            # Compiled code tells of every failure only where it was. A smaller batch may help.
-            raise torch.OutOfMemoryError(f"the compiled network failed, for lack of memory perhaps: {error}") from error
+        if len(x_t) > 1:
+            try:
+                (evaluated,) = self._loader.boxed_run([x_t, timesteps])
+                return evaluated
+            except RuntimeError as error:
+                if not x_t.is_cuda:
+                    raise
+                # Compiled code tells of every failure only where it was. What it is, the network itself will say.
+                logger.warning("the compiled network failed, and is asked for uncompiled: %s", _first_line(error))
+        evaluated = self._network(x_t, timesteps)
         return evaluated
 
 
 def compiled_or_plain(
-    network: nn.Module, folder: Path, *, facts: Mapping[str, str], shape: tuple[int, ...], device: torch.device
+    network: nn.Module,
+    folder: Path,
+    *,
+    facts: Mapping[str, str],
+    shape: tuple[int, ...],
+    most: int,
+    device: torch.device,
 ) -> CompiledNetwork | nn.Module:
     """Return the network compiled, or as it is where it can't be or where compiled values aren't its own."""
-    package = package_for(network, folder, facts=facts, shape=shape, device=device)
+    package = package_for(network, folder, facts=facts, shape=shape, most=most, device=device)
     problem = json.loads(package.with_suffix(".json").read_text()).get("failed")
     if problem is None:
         try:

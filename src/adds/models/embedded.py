@@ -25,7 +25,7 @@ def embedded_pipeline(
     weights = folder / "diffusion.safetensors"
     recipe = made_by(weights)
     schedule = Schedule.named(recipe["schedule"], recipe["timesteps"])
-    network = load_diffusion(weights, {"unet": recipe["unet"], "half_precision": False}, device, compiled)
+    network = load_diffusion(weights, {"unet": recipe["unet"], "half_precision": False}, device, compiled, batch_size)
     classes = made_by(folder / "classifier.safetensors")["classes"]
     classifier = load_small(folder / "classifier.safetensors", classes, device)
     return Pipeline(

@@ -115,7 +115,9 @@ def load_pipeline(
 
     return Pipeline(
         denoiser=Denoiser(
-            load_diffusion(diffusion / WEIGHTS, settings, device, compiled) if diffusion else _not_loaded,
+            load_diffusion(diffusion / WEIGHTS, settings, device, compiled, batch_size["diffusion"])
+            if diffusion
+            else _not_loaded,
             schedule,
             batch_size=batch_size["diffusion"],
             device=device,

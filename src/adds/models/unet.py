@@ -75,23 +75,27 @@ def _ready(network: nn.Module, *, device: torch.device | str, half: bool) -> nn.
 
 
 def load_diffusion(
-    weights: Path | str, settings: Mapping[str, Any], device: torch.device, compiled: Path | None = None
+    weights: Path | str,
+    settings: Mapping[str, Any],
+    device: torch.device,
+    compiled: Path | None = None,
+    batch_size: int = 1,
 ) -> Network:
-    """Load the diffusion model, compiled where there is a folder for that; half precision is for GPUs only."""
+    """Load the diffusion model, in half precision on GPUs only, compiled where there is a folder for that."""
     network = load_unet(weights, settings["unet"], device=device, half=halved(settings, device))
     if compiled is None:
         return network
-    return compiled_or_plain(network, compiled, **compilable(settings, device))
+    return compiled_or_plain(network, compiled, **compilable(settings, device, batch_size))
 
 
-def compile_diffusion(settings: Mapping[str, Any], device: torch.device, folder: Path) -> None:
+def compile_diffusion(settings: Mapping[str, Any], device: torch.device, batch_size: int, folder: Path) -> None:
     """Compile the diffusion model of a configuration, whose weights need not be there yet."""
     network = untrained_unet(settings["unet"], device=device, half=halved(settings, device))
-    package_for(network, folder, **compilable(settings, device))
+    package_for(network, folder, **compilable(settings, device, batch_size))
 
 
-def compilable(settings: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
-    """Say what a diffusion model is to the compiler: its architecture, its precision, the shape of its states."""
+def compilable(settings: Mapping[str, Any], device: torch.device, batch_size: int) -> dict[str, Any]:
+    """Say what a diffusion model is to the compiler: architecture, precision, the shape of its states and how many."""
     unet = settings["unet"]
     return {
         "facts": {
@@ -99,6 +103,7 @@ def compilable(settings: Mapping[str, Any], device: torch.device) -> dict[str, A
             "precision": "float16" if halved(settings, device) else "float32",
         },
         "shape": (unet["in_channels"], unet["image_size"], unet["image_size"]),
+        "most": batch_size,
         "device": device,
     }
 

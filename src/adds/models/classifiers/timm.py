@@ -1,6 +1,7 @@
 """Classifiers of the timm library: from the hub, or with weights of one's own."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -152,20 +153,27 @@ def import_timm() -> Any:
 
     torchvision's wheels are built against CUDA builds of torch. With a CPU build its extension is skipped and
     ``import torchvision`` then stops because it registers meta kernels for operators that were never
-    declared. Declaring the two is enough; nothing here calls them.
+    declared. Declaring the two is enough; nothing here calls them. Where the extension loads they must not be declared
+    a second time, so importing comes first.
     """
-    if torch.version.cuda is None:
-        library = torch.library.Library("torchvision", "FRAGMENT")
-        for signature in (
-            "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-            "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-        ):
-            if not hasattr(torch.ops.torchvision, signature.split("(")[0]):
-                library.define(signature)
-        _declared.append(library)
+    try:
+        import torchvision  # noqa: F401
+    except RuntimeError as error:
+        if "torchvision::nms does not exist" not in str(error):
+            raise
+        _declare_operators()
     import timm
 
     return timm
+
+
+def _declare_operators() -> None:
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for operator in ("nms", "qnms"):
+        library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _declared.append(library)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]  # what the failed import left
 
 
 _declared: list[torch.library.Library] = []  # torch forgets the operators when their library is collected
