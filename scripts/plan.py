@@ -1,14 +1,21 @@
 """Leave what the run is going to do where `python -m adds.monitor.status` finds it."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
+from adds.experiment import Experiment
 from adds.machine.logs import configure_logging
 from adds.monitor.estimate import evaluations_per_sample
+from adds.monitor.expected import padding_warning
+
+logger = logging.getLogger("adds.plan")
 
 
-def main(plan: dict[str, Any], output: Path) -> None:
+def main(plan: dict[str, Any], experiment: Experiment, output: Path) -> None:
+    if warning := padding_warning(experiment):
+        logger.warning(warning)
     for setting in plan["settings"]:
         setting["evaluations"] = evaluations_per_sample(setting, plan["chain"])
     output.write_text(json.dumps(plan) + "\n")
@@ -16,4 +23,4 @@ def main(plan: dict[str, Any], output: Path) -> None:
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "plan")
-    main(snakemake.params.plan, Path(snakemake.output[0]))
+    main(snakemake.params.plan, Experiment.from_config(snakemake.params.config), Path(snakemake.output[0]))

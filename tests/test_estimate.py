@@ -1,6 +1,7 @@
 """The estimate against the networks' known sizes and against what runs really cost."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -30,16 +31,20 @@ from adds.monitor.expected import (
     SPREADS,
     Crowd,
     crowds_of,
+    expected_padding,
     from_counts,
     from_tables,
+    padding_warning,
     samples_needed,
     shares_of,
 )
-from adds.registry import METHODS
+from adds.registry import METHODS, Variant
+from adds.sampling.ledger import FamilyLedgers
 from adds.sampling.stopping import LABEL_QUESTIONS, Certified, SampleSize, Stop
 from tests.conftest import unet_pipeline
 from tests.soundness.golden import READ
-from tests.test_experiment import configured, understood
+from tests.test_experiment import configured, digits, understood
+from tests.test_ledger import IDENTITY, images_of, job, sampler_in_closed_form
 from tests.workflow import PROJECT, merged
 
 PAPER = yaml.safe_load((PROJECT / "config/config.yaml").read_text())
@@ -219,3 +224,40 @@ def test_what_a_sample_is_worth_for_the_time_left():
     assert worth["carlini", 1] == 1 + CLASSIFICATION
     assert worth["adds", 5] > worth["adds", 1] > worth["adds_oneshot", 1] > 2
     assert worth["consensus", 1] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [
+        ({}, 0.0),  # 4 x (4 + 8 + 4) in batches of 8
+        ({"images_per_job": 1}, 1 / 3),  # 4, 8, 4, in batches of 8
+        ({"diffusion": {"batch_size": 64}}, 1 - 16 * 2 / (3 * 64)),  # two images a job, whatever is asked for
+    ],
+)
+def test_padding_is_foreseen(changes, share):
+    experiment = digits(**merged({"dataset": {"images": 4}}, changes))
+    assert expected_padding(experiment) == pytest.approx(share)
+    told = padding_warning(experiment)
+    assert bool(told) == (share > 0.1)
+    assert told in summary(estimate(experiment), experiment)
+    assert not told or "lower diffusion.batch_size" in told
+
+
+@pytest.mark.parametrize("mode", ["fixed", "sequential"])
+def test_foreseen_padding_is_what_a_job_has(schedule, mode, tmp_path):
+    """Carlini's method: an evaluation for every sample."""
+    stop = Stop([Certified("cohen", 0.0)], at_least=8)
+    size = SampleSize(n0=8, n=24) if mode == "fixed" else SampleSize(n0=8, n=8, alpha=0.05, stop=stop)
+    experiment = digits(
+        dataset={"images": 5},
+        images_per_job=5,
+        diffusion={"batch_size": 16},
+        sampling={"mode": mode, "n0": size.n0, "n": size.n, "stop": {"at_least": 8}},
+    )
+    variant, machine = Variant("carlini", 1), experiment.machine()
+    sampler = replace(sampler_in_closed_form(schedule, variant), chunk_size=machine["chunk_size"])
+    images = images_of(*range(5))
+    identity = {**IDENTITY, "family": "carlini"}
+    ledgers = FamilyLedgers(tmp_path, identity, list(images), variant)
+    job(sampler, images, ledgers, size, at_once=machine["at_once"])
+    assert sampler.pipeline.denoiser.batches.padding == pytest.approx(expected_padding(experiment))

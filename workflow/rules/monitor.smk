@@ -13,6 +13,7 @@ rule plan:
         "../../envs/adds.yaml"
     params:
         plan=EXPERIMENT.plan(),
+        config=EXPERIMENT.config,
     script:
         "../../scripts/plan.py"
 

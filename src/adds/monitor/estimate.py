@@ -20,7 +20,7 @@ from adds.experiment import Experiment
 from adds.methods.base import Query, Work, method
 from adds.models.pipeline import classifier_kind
 from adds.models.unet import build_unet
-from adds.monitor.expected import expected_samples
+from adds.monitor.expected import expected_samples, padding_warning
 from adds.registry import OPTIONS, in_order, title
 from adds.sampling.job import SETTING
 from adds.sampling.replay import PAPER_N, PAPER_N0
@@ -262,6 +262,8 @@ def summary(table: pd.DataFrame, experiment: Experiment) -> str:
         "Hours alone: what the jobs would take if methods of one family didn't share their samples.",
         f"Loading networks takes {start_up(experiment):,.1f} hours more ({config['estimate']['start_up']:g} s a job).",
     ]
+    if warning := padding_warning(experiment):
+        lines.append(f"WARNING: {warning}.")
     if (table["votes"] > 1).any():
         lines.append("Several votes take so many evaluations at most: those that can't change the outcome aren't cast.")
     if table.attrs["classifier_unknown"] and not table["measured"].all():

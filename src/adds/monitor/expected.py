@@ -35,6 +35,9 @@ SIMULATED = 80
 CLASSES = 20
 """Of a made-up image, beside its label."""
 
+MOST_PADDING = 0.1
+"""The share of padding above which a run's settings are warned of."""
+
 LOOKS_GROW = 1.04
 """Beyond the first looks the simulation skips some: it may stop so much later than the run would."""
 
@@ -170,3 +173,39 @@ def expected_samples(
                 key = {"method": setting.method, "sigma": float(setting.sigma), "votes": setting.votes}
                 rows.append({"part": part, "spread": spread, **key, "alone": samples.mean(), "drawn": drawn})
     return pd.DataFrame(rows)
+
+
+def _requests(samples: int, at_a_time: int) -> list[int]:
+    """Return how many samples are asked for, one request after the other."""
+    whole, rest = divmod(samples, at_a_time)
+    return [at_a_time] * whole + ([rest] if rest else [])
+
+
+def expected_padding(experiment: Experiment) -> float:
+    """Return which share of the networks' work will be padding, where each sample is one evaluation, in a full job.
+
+    Images go side by side, as many as it takes for their requests to make what is drawn at once
+    (`adds.sampling.counting.side_by_side`), and the last ones with as many as are left. Sequential sampling is taken to
+    end at the first look.
+    """
+    sampling, machine = experiment.config["sampling"], experiment.machine()
+    size, chunk, batch = SampleSize.from_settings(sampling), machine["chunk_size"], machine["batch_size"]["diffusion"]
+    select = _requests(0 if size.asks_label else size.n0, size.selection_look(chunk))
+    requests = select + _requests(size.n, chunk) if size.stop is None else [*select[:1], size.in_any_case(chunk)]
+    images = min(experiment.images, experiment.config["images_per_job"])
+    together = min(images, -(-machine["at_once"] // requests[0]))
+    groups = [together] * (images // together) + ([images % together] if images % together else [])
+    rows = [group * request for group in groups for request in requests]
+    return float(1 - sum(rows) / sum(-(-row // batch) * batch for row in rows))
+
+
+def padding_warning(experiment: Experiment) -> str:
+    """Say that much of the work will be padding, and what to do; nothing where it isn't."""
+    share = expected_padding(experiment)
+    if share <= MOST_PADDING:
+        return ""
+    return (
+        f"about {100 * share:.0f}% of the networks' work will be padding: lower diffusion.batch_size "
+        f"({experiment.machine()['batch_size']['diffusion']}), or raise images_per_job "
+        f"({experiment.config['images_per_job']}) or sampling.chunk_size ({experiment.machine()['chunk_size']})"
+    )
