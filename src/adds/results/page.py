@@ -9,6 +9,7 @@ th, td { padding: .3em .8em; border-bottom: 1px solid #ddd; text-align: left; ve
 figure { margin: 1rem 0 } figure img { max-width: 100%; max-height: 78vh }
 figcaption, .note { color: #444; max-width: 60rem }
 .scroll { overflow-x: auto }
+.holds { color: #1b7837 } .contradicted { color: #b2182b } .undecided { color: #666 }
 @media print { body { max-width: none; margin: 0 } figure, table { break-inside: avoid } }
 """
 

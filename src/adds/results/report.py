@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from adds.results.claims.verdict import VERDICTS
 from adds.results.page import body_of, page
 
 NAMES = {
@@ -57,12 +58,11 @@ def verdicts(claims: pd.DataFrame) -> str:
     """
     found = claims.drop_duplicates("claim")
     numbers = Counter(found["claim_verdict"])
-    kinds = ("holds", "contradicted", "undecided")
     words = {"holds": "holds" if numbers["holds"] == 1 else "hold"}
-    told = " · ".join(f'<b class="{kind}">{numbers[kind]} {words.get(kind, kind)}</b>' for kind in kinds)
+    told = " · ".join(f'<b class="{kind}">{numbers[kind]} {words.get(kind, kind)}</b>' for kind in VERDICTS)
     decided = [
         f'<li><b class="{row.claim_verdict}">{row.claim_verdict}</b>: {escape(row.text)}</li>'
-        for kind in kinds[:2]
+        for kind in VERDICTS[:2]
         for row in found[found["claim_verdict"] == kind].itertuples()
     ]
     rest = '<p><a href="#tables-claims">All claims, with what decided them and what would decide the others</a></p>'
@@ -97,7 +97,7 @@ def _shown(results: Path, folder: str, name: str) -> str:
 
 STYLE = """<style>
 nav a { margin-right: 1em } section { margin-top: 1.2rem } .files { font-size: 13px; margin-top: -.6rem }
-.holds { color: #1b7837 } .contradicted { color: #b2182b } .undecided { color: #666 } pre { font-size: 12px }
+pre { font-size: 12px }
 </style>"""
 
 

@@ -75,9 +75,6 @@ def latex(claims: pd.DataFrame) -> str:
     return f"% {counted(claims)}. {NOTE}\n{tabular}"
 
 
-COLOURS = {"holds": "#1b7837", "contradicted": "#b2182b", "undecided": "#666"}
-
-
 def html(claims: pd.DataFrame, contrasts: pd.DataFrame) -> str:
     """Write a page of its own, for the report: every claim with its verdict, its contrasts folded below it."""
     rows = []
@@ -85,7 +82,7 @@ def html(claims: pd.DataFrame, contrasts: pd.DataFrame) -> str:
         own = [_cells(row) for row in contrasts[contrasts["claim"] == claim["claim"]].itertuples()]
         # In one line: pandas would show a cell's line breaks as \n.
         table = pd.DataFrame(own, columns=CONTRAST).to_html(index=False, border=0).replace("\n", "")
-        mark = f'<b style="color:{COLOURS[claim["verdict"]]}">{claim["verdict"]}</b>'
+        mark = f'<b class="{claim["verdict"]}">{claim["verdict"]}</b>'
         source = f"<small>({escape(claim['where'])}; paper: {escape(claim['paper'])})</small>"
         # Else unfolded contrasts would leave it no room.
         text = f'<div style="min-width:20rem">{escape(claim["text"])} {source}</div>'

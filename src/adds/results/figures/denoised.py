@@ -9,9 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from adds.results.figures.style import TEXT_WIDTH, shorten
-
-WRONG = "#c00000"
+from adds.results.figures.style import RED, TEXT_WIDTH, shorten
 
 
 def show(axis: Axes, picture: NDArray[np.float32]) -> None:
@@ -44,7 +42,7 @@ def draw(pictures: NDArray[np.float32], table: pd.DataFrame, sigma: float) -> Fi
             axis.set_ylabel(name, fontsize="small", rotation=0, ha="right", va="center")
         wrong = cell.right == "no"
         text = shorten(cell.caption, max(int(18 * size) - 2 * wrong, 3))
-        look = {"color": WRONG, "fontweight": "bold"} if wrong else {}
+        look = {"color": RED, "fontweight": "bold"} if wrong else {}
         axis.set_xlabel(f"✗ {text}" if wrong else text, fontsize="small", labelpad=2, **look)
     figure.suptitle(f"$\\sigma$ = {sigma:g}", fontsize="medium")
     return figure

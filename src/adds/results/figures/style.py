@@ -24,6 +24,9 @@ _INK = ".15"  # seaborn's dark grey
 TEXT_WIDTH = 7.0
 """Width in inches of a two-column page."""
 
+RED = "#c00000"
+"""What is to be seen first: the true class, a wrong prediction."""
+
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = "osD^vP"
 """What tells sigmas apart, in figures that show them side by side."""

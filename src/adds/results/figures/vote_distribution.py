@@ -12,13 +12,12 @@ from matplotlib.patches import Rectangle
 from adds.certificates.binomial import clopper_pearson_lower
 from adds.registry import Stage
 from adds.results.accuracy import is_certified
-from adds.results.figures.style import TEXT_WIDTH, shorten
+from adds.results.figures.style import RED, TEXT_WIDTH, shorten
 
 LEADING = 4
 """Classes that have a row of their own; all others share one."""
 COLUMNS = 3
 METHOD = "adds"
-TRUE = "#c00000"
 OTHERS = "all others"
 
 
@@ -128,7 +127,7 @@ def _panel(axis: Axes, panel: pd.DataFrame, votes: list[int]) -> None:
     names = panel.drop_duplicates("rank").sort_values("rank")
     axis.set_yticks(names["rank"] + 0.5, [shorten(name, 19) for name in names["name"]], rotation=0)
     for tick, true in zip(axis.get_yticklabels(), names["is_true"], strict=True):
-        tick.set(color=TRUE if true else plt.rcParams["text.color"], fontweight="bold" if true else "normal")
+        tick.set(color=RED if true else plt.rcParams["text.color"], fontweight="bold" if true else "normal")
     axis.set_xticks(np.arange(len(votes)) + 0.5, [f"{vote} vote{'s' if vote > 1 else ''}" for vote in votes])
     axis.tick_params(length=0)
     axis.set(xlabel="", ylabel="")
@@ -156,7 +155,7 @@ def draw(table: pd.DataFrame) -> Figure:
         Line2D([], [], color="black", dashes=(2, 1.4), label="top class, abstained"),
         Line2D([], [], linestyle="none", label="bold red: true class"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, labelcolor=["black", "black", TRUE])
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, labelcolor=["black", "black", RED])
     return figure
 
 
