@@ -1,7 +1,7 @@
 """What jobs do on a GPU, on a pretended one (`tests.pretend_cuda`): devices and dtypes fit, ballots are the CPU's."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from adds.data.images import Picture
+from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import Schedule, evenly_spaced
-from adds.models.pipeline import Pipeline
-from adds.models.unet import load_diffusion
-from adds.models.weights import save_weights
+from adds.models.classifiers import kernel, python, small, timm
+from adds.models.pipeline import BatchedClassifier, Pipeline, classifier_kind
+from adds.models.unet import load_diffusion, randomize
+from adds.models.weights import WEIGHTS, describe_model, save_weights
 from adds.registry import METHODS
 from adds.sampling.counting import Request
 from adds.sampling.ledger import Chunk
@@ -69,7 +71,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("what", REFUSED)
 @pytest.mark.parametrize("inference", [False, True], ids=["", "inference mode"])
 def test_the_pretended_gpu_refuses(what, inference):
-    with torch.inference_mode(inference), pytest.raises(RuntimeError):
+    with torch.inference_mode(inference), pytest.raises(RuntimeError, match=r"device|type|integers|indices"):
         REFUSED[what]()
 
 
@@ -221,3 +223,127 @@ def test_ballots_tell_something(schedule, weights, image):
     """The tests above compare ballots that differ."""
     chunks = drawn("adds", pipeline_on(CPU, weights, schedule), image, 3)
     assert len(np.unique(np.concatenate([chunk.ballots for chunk in chunks]))) > 3
+
+
+# Networks
+
+
+@PRECISIONS
+def test_every_part_of_the_unet_runs(tmp_path, half):
+    """Attention, upsampling folded into convolutions, and both up- and downsampling inside of residual blocks."""
+    changes = {"image_size": 32, "num_channels": 32, "attention_resolutions": [16], "resblock_updown": True}
+    settings = {"unet": {**TINY_UNET, **changes}, "half_precision": half}
+    save_weights(random_unet(settings["unet"]), tmp_path / WEIGHTS)
+    states, timesteps = torch.randn(2, 1, 32, 32, generator=torch.Generator().manual_seed(0)), torch.tensor([10.0, 900])
+    with torch.inference_mode():
+        expected = load_diffusion(tmp_path / WEIGHTS, settings, CPU)(states, timesteps)
+        with pretend_cuda() as counts:
+            network = load_diffusion(tmp_path / WEIGHTS, settings, GPU)
+            found = network(states.to(GPU), timesteps.to(GPU)).cpu()
+    assert {"convolution", "scaled_dot_product_attention"} <= counts.kernels.keys()
+    assert any(name.endswith("folded.weight") for name, _ in network.named_parameters())
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.02 if half else 1e-5)
+
+
+def tiny_timm(monkeypatch, architecture: str, folder: Path) -> tuple[int, ...]:
+    """Leave a timm model with random weights: a small one of its own, or a BEiT as the paper's.
+
+    Return the shape of images that aren't of its size.
+    """
+    models = timm.import_timm()
+    if architecture == "beit":
+        from timm.models.beit import Beit
+
+        size = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 2}
+        how = {"use_abs_pos_emb": False, "use_rel_pos_bias": True, "init_values": 0.1}
+        monkeypatch.setattr(
+            models, "create_model", lambda _name, *, num_classes, **_: Beit(**size, **how, num_classes=num_classes)
+        )
+    description = timm.TimmDescription(architecture, 10, (32, 32), (0.5, 0.4, 0.3), (0.2, 0.3, 0.4))
+    torch.manual_seed(0)
+    network = timm.TimmClassifier(description).network
+    if architecture == "beit":
+        randomize(network)  # with timm's initial weights it has no bias of attention
+    save_weights(network, folder / WEIGHTS)
+    describe_model(folder, asdict(description))
+    return (3, 24, 24)
+
+
+def leave(kind: str, folder: Path, monkeypatch) -> tuple[int, ...]:
+    """Leave a classifier in a folder as the workflow does, with random weights; return the shape of its images."""
+    generator = torch.Generator().manual_seed(0)
+    if kind.startswith("timm"):
+        return tiny_timm(monkeypatch, kind.removeprefix("timm "), folder)
+    if kind == "small":
+        network = small.SmallClassifier()
+        randomize(network)
+        save_weights(network, folder / WEIGHTS)
+    elif kind == "kernel":
+        parts = {"images": torch.rand(50, 64, generator=generator) * 2 - 1, "labels": torch.arange(50) % 10}
+        reader = kernel.KernelReader(10, **parts, log_weights=torch.zeros(50), variance=torch.tensor(0.7))
+        save_weights(reader, folder / WEIGHTS)
+    else:
+        code = "RANGE = (0, 1)\ndef build():\n    from tests.conftest import random_classifier\n"
+        (folder / "mine.py").write_text(code + "    return random_classifier()\n")
+        python.obtain({"file": str(folder / "mine.py"), "classes": 10, "shape": [1, 8, 8]}, folder)
+    return (1, 8, 8)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("kind", ["small", "kernel", "python", "timm test_resnet", "timm beit"])
+def test_every_kind_of_classifier_gives_the_cpus_classes(tmp_path, monkeypatch, kind, half):
+    shape, settings = leave(kind, tmp_path, monkeypatch), {"classes": 10, "half_precision": half}
+    images = torch.rand(40, *shape, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    load = classifier_kind(kind.split()[0]).load
+    expected = BatchedClassifier(load(tmp_path, settings, CPU), classes=10, batch_size=16).logits(images)
+    with pretend_cuda() as counts:
+        classifier = BatchedClassifier(load(tmp_path, settings, GPU), classes=10, batch_size=16)
+        found, classes = classifier.logits(images.to(GPU)).cpu(), classifier.predict(images.to(GPU)).cpu()
+    halved = half and kind.startswith("timm")
+    assert found.dtype == torch.float32
+    assert ("float16" in counts.bytes) == halved
+    tolerance = (0.005 if halved else 1e-5) * float(expected.abs().max())
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
+    assert float(expected.std(dim=0).max()) > 5 * tolerance, "images differ"
+    assert torch.equal(classes, found.argmax(dim=1))
+
+
+# Memory
+
+
+class Hungry:
+    """A network whose batches don't fit into the GPU's memory if they are larger than ``most``."""
+
+    def __init__(self, network: Callable[..., Tensor], most: int) -> None:
+        self.network, self.most, self.refused = network, most, list[int]()
+
+    def __call__(self, images: Tensor, *rest: Tensor) -> Tensor:
+        if len(images) > self.most:
+            self.refused.append(len(images))
+            raise torch.OutOfMemoryError("CUDA out of memory [pretended GPU]")
+        return self.network(images, *rest)
+
+
+def hungry(pipeline: Pipeline, most: int) -> Pipeline:
+    denoiser, classifier = pipeline.denoiser, pipeline.classifier
+    return replace(
+        pipeline,
+        denoiser=Denoiser(Hungry(denoiser.network, most), denoiser.schedule, batch_size=8, device=denoiser.device),
+        classifier=BatchedClassifier(Hungry(classifier.classifier, most), classes=10, batch_size=8),
+    )
+
+
+@PRECISIONS
+def test_a_gpu_that_is_too_small_gets_smaller_batches_and_gives_the_same_ballots(schedule, weights, image, gpu, half):
+    pipeline = pipeline_on(GPU, weights, schedule, half=half)
+    starved = hungry(pipeline, 3)
+    assert_same(drawn("adds", starved, image, 2), drawn("adds", pipeline, image, 2))
+    assert starved.denoiser.network.refused == starved.classifier.classifier.refused == [8, 4]
+    assert starved.denoiser.batches.size == starved.classifier.batches.size == 2, "once and for all"
+    assert gpu.emptied == 4
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_gpu_without_room_for_one_image_is_an_error(schedule, weights, image):
+    with pytest.raises(torch.OutOfMemoryError):
+        drawn("carlini", hungry(pipeline_on(GPU, weights, schedule), 0), image, 1)
