@@ -1,29 +1,56 @@
 """What jobs do on a GPU, on a pretended one (`tests.pretend_cuda`): devices and dtypes fit, ballots are the CPU's."""
 
+import inspect
+import json
+import tempfile
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from scripts import (
+    audit,
+    certify,
+    check_models,
+    denoise,
+    detail,
+    draw_samples,
+    follow_trajectory,
+    obtain_diffusion,
+    spend_budget,
+)
+from scripts import images as decode_images
 from torch import Tensor, nn
 
 from adds.data.images import Picture
 from adds.diffusion.denoiser import Denoiser
+from adds.diffusion.noise import Noise
+from adds.diffusion.reverse import Continuations
 from adds.diffusion.schedule import Schedule, evenly_spaced
+from adds.experiment import Experiment, Setting
+from adds.machine import gpus
+from adds.methods import adds, adds_bridge, base, consensus, guidance, release
+from adds.models import unet as diffusion
 from adds.models.classifiers import kernel, python, small, timm
+from adds.models.fast_unet import FusedAttention
 from adds.models.pipeline import BatchedClassifier, Pipeline, classifier_kind
 from adds.models.unet import load_diffusion, randomize
 from adds.models.weights import WEIGHTS, describe_model, save_weights
 from adds.registry import METHODS
+from adds.sampling import sampler
 from adds.sampling.counting import Request
 from adds.sampling.ledger import Chunk
 from adds.sampling.sampler import Sampler
 from tests.conftest import TINY_UNET, random_unet, unet_pipeline
 from tests.pretend_cuda import Counts, on_gpu, pretend_cuda
 from tests.soundness.golden import READ
+from tests.test_experiment import digits
+from tests.workflow import PROJECT
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 PRECISIONS = pytest.mark.parametrize("half", [False, True], ids=["single", "half"])
@@ -160,10 +187,10 @@ def pipeline_on(device: torch.device, weights: Path, schedule: Schedule, *, half
 def drawn(name: str, pipeline: Pipeline, image: Tensor, images: int, **options: str) -> list[Chunk]:
     """Some samples of some images, side by side, in both stages; five votes where there are votes."""
     votes = 5 if METHODS[name].takes_votes else 1
-    sampler = Sampler(name, pipeline, sigma=0.6, votes=votes, options=options, readers=READ)
+    draws = Sampler(name, pipeline, sigma=0.6, votes=votes, options=options, readers=READ)
     pictures = [Picture.of(image if number % 2 else 1 - image, number) for number in range(1, images + 1)]
     stages = ("estimation", "selection")
-    return sampler.draw([Request(picture, stages[picture.number % 2], 3, 4) for picture in pictures])
+    return draws.draw([Request(picture, stages[picture.number % 2], 3, 4) for picture in pictures])
 
 
 SAID = ("ballots", "stop_timestep", "spent_before")
@@ -347,3 +374,233 @@ def test_a_gpu_that_is_too_small_gets_smaller_batches_and_gives_the_same_ballots
 def test_a_gpu_without_room_for_one_image_is_an_error(schedule, weights, image):
     with pytest.raises(torch.OutOfMemoryError):
         drawn("carlini", hungry(pipeline_on(GPU, weights, schedule), 0), image, 1)
+
+
+# Jobs
+
+SIGMA = "0.6"
+
+
+class Files(dict[str, Any]):
+    """A job's files by their names, as Snakemake gives them to scripts."""
+
+    __getattr__ = dict.__getitem__
+
+
+def experiment(device: str, *, half: bool = False) -> Experiment:
+    """The tiny experiment on a device, with readers whose weights are given."""
+    asking = {"votes": [1], "readers": ["rs_trained", "adds_bridge"], "weights": [1, 2], "bridges": "1"}
+    return digits(
+        device=device,
+        jobs_per_gpu=20,  # this process keeps what it claims
+        sigmas=[float(SIGMA)],
+        diffusion={"half_precision": half, "steps": 8},
+        methods={"rs_trained": {"votes": [1]}, "consensus": asking},
+        figures={"samples": 3},
+    )
+
+
+def machine_of(known: Experiment) -> dict[str, Any]:
+    return {**known.machine(), "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def resources(tmp_path_factory) -> Path:
+    """A folder with the images and networks of the tiny experiment."""
+    folder, known = tmp_path_factory.mktemp("jobs"), experiment("cpu")
+    for name in ("weights", "config"):
+        (folder / name).symlink_to(PROJECT / name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        places = {name: Path(known.folder(name)) for name in ("images", "diffusion", "classifier")}
+        places["noised"] = Path(known.reader_folder("noised", SIGMA))
+        for place in places.values():
+            place.mkdir(parents=True)
+        made = Files(pixels=places["images"] / "images.npy", table=places["images"] / "images.csv")
+        decode_images.main(known.recipe("images"), known.config["dataset"]["list"], None, None, made)
+        obtain_diffusion.main(known.recipe("diffusion"), places["diffusion"] / WEIGHTS)
+        small.obtain(known.recipe("classifier"), places["classifier"])
+        small.obtain(known.reader("noised", SIGMA), places["noised"])
+    return folder
+
+
+@pytest.fixture
+def at_work(resources, tmp_path, monkeypatch) -> None:
+    """Work among the resources, where one GPU is to be seen."""
+    monkeypatch.chdir(resources)
+    monkeypatch.setenv(gpus.VISIBLE, "0")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(gpus, "_held", [])
+
+
+def files_of(known: Experiment, **others: Any) -> Files:
+    folder = known.folder("images")
+    return Files(images=f"{folder}/images.csv", pixels=f"{folder}/images.npy", **others)
+
+
+def certified(known: Experiment, setting: Setting, output: Path, leader: Path | None = None) -> pd.DataFrame:
+    """What a certification job leaves."""
+    inputs = files_of(known, **known.network_files(setting), leader=leader)
+    certify.main(known.job(setting, known.shard("00000")), machine_of(known), inputs, str(output))
+    return pd.read_parquet(output)
+
+
+COUNTED = ["number", "counts_selection", "counts_estimation", "n0", "n", "evaluations"]
+
+
+@pytest.mark.usefixtures("at_work")
+@pytest.mark.parametrize("name", ["carlini", "densepure", "adds", "rs_trained", "consensus"])
+def test_certify_counts_what_it_counts_on_the_cpu(tmp_path, name):
+    """And in half precision nearly that; those that read what a job on a GPU drew say so."""
+    known = experiment("cpu")
+    setting = max((one for one in known.settings() if one.method == name), key=lambda one: one.votes)
+    expected = certified(known, setting, tmp_path / "cpu")
+    with pretend_cuda():
+        known = experiment("cuda")
+        found = certified(known, setting, tmp_path / "gpu")
+        halved = certified(experiment("cuda", half=True), setting, tmp_path / "half")
+    pd.testing.assert_frame_equal(found[COUNTED], expected[COUNTED])
+    assert set(found["device_kind"]) == {"cuda"}
+    assert set(found["device"]) == {"Pretended GPU"}
+    assert set(found["identity"]).isdisjoint(expected["identity"])
+    assert halved["n"].tolist() == expected["n"].tolist()
+    differing = np.abs(np.stack(halved["counts_estimation"]) - np.stack(expected["counts_estimation"])).sum()
+    assert differing <= 0.2 * expected["n"].sum()
+    if name == "adds":
+        follower = Setting("adds_oneshot", SIGMA, 1)
+        read = certified(known, follower, tmp_path / "oneshot", leader=tmp_path / "gpu")
+        assert set(read["device_kind"]) == {"cuda"}
+
+
+Job = Callable[[Experiment, Files, str], object]
+
+
+def drawing(known: Experiment, files: Files, output: str) -> None:
+    device = torch.device(known.config["device"])
+    draw_samples.main(known.drawing_samples(), files.diffusion, device, output)
+
+
+def checking(network: str) -> Job:
+    def check(known: Experiment, files: Files, output: str) -> bool:
+        files = Files(files, weights=files[network])
+        return check_models.main(known.check_of(network), known.limit(network), machine_of(known), files, output)
+
+    return check
+
+
+JOBS: dict[str, Job] = {
+    "denoise.npz": lambda known, *rest: denoise.main(
+        known.denoising(SIGMA), machine_of(known), rest[0], float(SIGMA), rest[1]
+    ),
+    "spend_budget.csv": lambda known, *rest: spend_budget.main(known.budget(), machine_of(known), *rest),
+    "follow_trajectory.npz": lambda known, *rest: follow_trajectory.main(known.trajectory(), machine_of(known), *rest),
+    "detail.parquet": lambda known, *rest: detail.main(known.detail(), machine_of(known), *rest),
+    "draw_samples.npy": drawing,
+    "check_diffusion.json": checking("diffusion"),
+    "check_classifier.json": checking("classifier"),
+}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a job left, as columns."""
+    if path.suffix == ".npz":
+        return dict(np.load(path))
+    if path.suffix == ".npy":
+        return {"values": np.load(path)}
+    if path.suffix == ".json":
+        return dict(pd.DataFrame(json.loads(path.read_text())["found"]))
+    return dict(pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path))
+
+
+@PRECISIONS
+@pytest.mark.usefixtures("at_work")
+@pytest.mark.parametrize("job", JOBS)
+def test_scripts_leave_what_they_leave_on_the_cpu(tmp_path, monkeypatch, job, half):
+    monkeypatch.setattr(check_models, "DENOISED", 5)
+    left = []
+    for device in ("cpu", "cuda"):
+        known, output = experiment(device, half=half), tmp_path / f"{device}-{job}"
+        files = {name: f"{known.folder(name)}/weights" for name in ("diffusion", "classifier")}
+        with pretend_cuda() as counts:
+            JOBS[job](known, files_of(known, **files, compiled=None), str(output))
+        assert bool(counts.kernels) == (device == "cuda")
+        left.append(read(output))
+    expected, found = left
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        if not np.issubdtype(np.asarray(values).dtype, np.number):
+            assert half or np.array_equal(found[name], values)
+        else:
+            np.testing.assert_allclose(found[name], values, rtol=0, atol=0.1 if half else 1e-4, err_msg=name)
+
+
+@pytest.mark.usefixtures("at_work")
+def test_the_audit_passes(monkeypatch, capsys):
+    monkeypatch.setattr(audit, "TRAJECTORIES", 40)
+    with pretend_cuda():
+        known = experiment("cuda")
+        files = {name: f"{known.folder(name)}/weights" for name in ("diffusion", "classifier")}
+        assert audit.main(known.audit(), machine_of(known), files_of(known, **files)), capsys.readouterr().out
+
+
+# Slips that CPUs let pass
+
+
+def plant(monkeypatch, function: Callable[..., Any], old: str, new: str) -> None:
+    """Replace a part of a function's text, for all who call it."""
+    text = inspect.getsource(function)
+    assert text.count(old) == 1, f"{old!r} is no longer in the code: mend this test"
+    names = dict(function.__globals__)
+    exec(compile(textwrap.dedent(text.replace(old, new)), "slip", "exec"), names)
+    monkeypatch.setattr(function, "__code__", names[function.__name__].__code__)
+
+
+SLIPS: dict[str, tuple[Callable[..., Any], str, str]] = {
+    "states go to the CPU": (guidance.walk, "x_t[~done], active", "x_t[~done].cpu(), active"),
+    "the budget is on the CPU": (guidance.walk, "tuple(start.shape), device=start.device", "tuple(start.shape)"),
+    "steps are on the CPU": (guidance.walk, "dtype=torch.long, device=start.device", "dtype=torch.long"),
+    "timesteps of the record are on the CPU": (guidance.Guided.record_in, ", device=self.steps.device", ""),
+    "the image stays on the CPU": (adds.guide, "subject.image.to(denoiser.device)", "subject.image"),
+    "the network's timesteps are on the CPU": (Denoiser.predict, ", device=batch.device", ""),
+    "the noise's votes are on the CPU": (
+        Noise.normal,
+        "torch.as_tensor(votes, device=self.device)",
+        "torch.as_tensor(votes)",
+    ),
+    "noise comes from the CPU": (Noise.normal, "view(-1, *shape)", "view(-1, *shape).cpu()"),
+    "ballots don't leave the GPU": (base.poll, ".cpu().numpy()", ".numpy()"),
+    "predictions don't leave the GPU": (sampler._integers, ".cpu().numpy()", ".numpy()"),
+    "ballots are on the CPU": (base.poll, "UNCAST, device=device", "UNCAST"),
+    "votes are on the CPU": (Continuations.run, "torch.tensor(votes, device=owner.device)", "torch.tensor(votes)"),
+    "half precision isn't told to the network": (diffusion._ready, "network.dtype = torch.float16", "pass"),
+    "attention in two dtypes": (FusedAttention.forward, "attention(q, k, v)", "attention(q.float(), k, v)"),
+}
+OF_OTHERS: dict[str, tuple[str, Callable[..., Any], str, str]] = {
+    "a release's image stays on the CPU": ("rs", release.release, "subject.image.to(device)", "subject.image"),
+    "the bridges' votes are on the CPU": ("adds_bridge", adds_bridge.bridges, "votes, device=owner.device", "votes"),
+    "the readers' weights are on the CPU": (
+        "consensus",
+        consensus.posterior,
+        "weights.to(parts[0])",
+        "weights.float()",
+    ),
+}
+ALL_SLIPS = {**{what: ("adds", *slip) for what, slip in SLIPS.items()}, **OF_OTHERS}
+
+
+@pytest.mark.parametrize("what", ALL_SLIPS)
+def test_a_slip_is_seen_that_the_cpu_doesn_t_see(schedule, weights, image, monkeypatch, what):
+    name, *slip = ALL_SLIPS[what]
+    expected = drawn(name, pipeline_on(CPU, weights, schedule, half=True), image, 2)
+    plant(monkeypatch, *slip)
+    assert_same(drawn(name, pipeline_on(CPU, weights, schedule, half=True), image, 2), expected)
+    with pretend_cuda(), pytest.raises((RuntimeError, TypeError), match=r"device|type|indices"):
+        drawn(name, pipeline_on(GPU, weights, schedule, half=True), image, 2)
+
+
+def test_what_slips_are_put_into_passes_without_them(schedule, weights, image, monkeypatch):
+    expected = drawn("adds", pipeline_on(CPU, weights, schedule), image, 2)
+    for function, old in {function: old for function, old, _ in SLIPS.values()}.items():
+        plant(monkeypatch, function, old, old)
+    with pretend_cuda():
+        assert_same(drawn("adds", pipeline_on(GPU, weights, schedule), image, 2), expected)
