@@ -16,6 +16,7 @@ Not seen: errors of real kernels and their rounding, memory, what is asynchronou
 import contextlib
 import ctypes
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -399,6 +400,24 @@ def _idle_guard() -> Iterator[None]:
         guards[cuda] = before
 
 
+class _Event:
+    """A moment on the GPU's clock, which is the CPU's: nothing is still under way when it is asked for."""
+
+    def __init__(self, *, enable_timing: bool = False) -> None:
+        self._timed, self._seconds = enable_timing, 0.0
+
+    def record(self) -> None:
+        self._seconds = time.perf_counter()
+
+    def synchronize(self) -> None:
+        _counts.wait("torch.cuda.Event.synchronize")
+
+    def elapsed_time(self, end: "_Event") -> float:
+        if not (self._timed and end._timed):
+            raise RuntimeError("both events must be created with enable_timing [pretended CUDA]")
+        return 1000 * (end._seconds - self._seconds)
+
+
 @contextlib.contextmanager
 def pretend_cuda() -> Iterator[Counts]:
     """Pretend that this machine has one GPU, and count what it does."""
@@ -420,6 +439,7 @@ def pretend_cuda() -> Iterator[Counts]:
         "is_bf16_supported": lambda **_: True,
         "synchronize": lambda _device=None: counts.wait("torch.cuda.synchronize"),
         "empty_cache": empty_cache,
+        "Event": _Event,
         "_lazy_init": lambda: None,
     }
     with contextlib.ExitStack() as stack:

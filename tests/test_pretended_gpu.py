@@ -450,14 +450,17 @@ COUNTED = ["number", "counts_selection", "counts_estimation", "n0", "n", "evalua
 
 @pytest.mark.usefixtures("at_work")
 @pytest.mark.parametrize("name", ["carlini", "densepure", "adds", "rs_trained", "consensus"])
-def test_certify_counts_what_it_counts_on_the_cpu(tmp_path, name):
+def test_certify_counts_what_it_counts_on_the_cpu(tmp_path, name, caplog):
     """And in half precision nearly that; those that read what a job on a GPU drew say so."""
     known = experiment("cpu")
     setting = max((one for one in known.settings() if one.method == name), key=lambda one: one.votes)
     expected = certified(known, setting, tmp_path / "cpu")
+    caplog.set_level("INFO", "adds.certify")
+    caplog.clear()
     with pretend_cuda():
         known = experiment("cuda")
         found = certified(known, setting, tmp_path / "gpu")
+        assert "of their work was padding" in caplog.text
         halved = certified(experiment("cuda", half=True), setting, tmp_path / "half")
     pd.testing.assert_frame_equal(found[COUNTED], expected[COUNTED])
     assert set(found["device_kind"]) == {"cuda"}
