@@ -39,7 +39,8 @@ OWN_CODE = (str(Path(adds.__file__).parent), str(Path(__file__).parents[1] / "sc
 
 aten = torch.ops.aten
 Operator = torch._ops.OpOverload
-Args, Kwargs = tuple[Any, ...], Mapping[str, Any]
+Args = tuple[Any, ...]
+Kwargs = Mapping[str, Any]
 
 
 # What is counted
@@ -90,29 +91,29 @@ _counts = Counts()
 
 
 class OnGPU(Tensor):
-    """A tensor on the GPU; ``inner`` has its numbers."""
+    """A tensor on the GPU; ``content`` has its numbers."""
 
-    inner: Tensor
+    content: Tensor
 
     @staticmethod
-    def __new__(cls, inner: Tensor) -> "OnGPU":
+    def __new__(cls, content: Tensor) -> "OnGPU":
         # A view of an ordinary tensor must not be an inference tensor, so no wrapper is one. What is inside may be.
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext():
-            return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined,no-any-return]
+            return torch.Tensor._make_wrapper_subclass(
                 cls,
-                inner.size(),
-                strides=inner.stride(),
-                storage_offset=inner.storage_offset(),
-                dtype=inner.dtype,
-                layout=inner.layout,
+                content.size(),
+                strides=content.stride(),
+                storage_offset=content.storage_offset(),
+                dtype=content.dtype,
+                layout=content.layout,
                 device=GPU,
             )
 
-    def __init__(self, inner: Tensor) -> None:
-        self.inner = inner
+    def __init__(self, content: Tensor) -> None:
+        self.content = content
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
-        return f"OnGPU({self.inner!r})"
+        return f"OnGPU({self.content!r})"
 
     @classmethod
     def __torch_function__(
@@ -134,8 +135,8 @@ def on_gpu(value: Any) -> bool:
     return isinstance(value, OnGPU)
 
 
-def _inner(value: Any) -> Any:
-    return value.inner if isinstance(value, OnGPU) else value
+def _content(value: Any) -> Any:
+    return value.content if isinstance(value, OnGPU) else value
 
 
 def _wrapped(value: Any) -> Any:
@@ -258,7 +259,7 @@ def _execute(func: Operator, args: Args, kwargs: Kwargs) -> Any:
     _check_generators(target, args, kwargs)
     if _name(func) == "copy_":
         target = GPU if on_gpu(args[0]) else CPU
-    inside, named = _mapped(_inner, args), _mapped(_inner, dict(kwargs))
+    inside, named = _mapped(_content, args), _mapped(_content, dict(kwargs))
     if "device" in named:
         named["device"] = CPU
     mutable = func._schema.is_mutable
@@ -307,12 +308,15 @@ def _count(func: Operator, args: Args, kwargs: Kwargs, out: Any, target: torch.d
 
 
 def _written(func: Operator, args: Args, kwargs: Kwargs) -> Any:
-    """Return what an operator has written to, as its caller knows it: wrappers share their inner tensor's memory."""
-    named = {**dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)), **kwargs}
+    """Return what an operator has written to, as its caller knows it: a wrapper's content has changed with it."""
+    named: dict[str, Any] = {
+        **dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)),
+        **kwargs,
+    }
     arguments = [a for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     written = [named.get(argument.name) for argument in arguments]
     if len(func._schema.returns) > len(written) or any(
-        (tensor.shape, tensor.stride()) != (_inner(tensor).shape, _inner(tensor).stride())
+        (tensor.shape, tensor.stride()) != (_content(tensor).shape, _content(tensor).stride())
         for tensor in _tensors(written)
     ):
         raise NotImplementedError(f"the pretended GPU can't do {func}")
@@ -326,7 +330,7 @@ class _Dispatch(TorchDispatchMode):
 
     _mode_key = torch._C._TorchDispatchModeKey.FAKE
 
-    def __torch_dispatch__(self, func: Operator, _types: Any, args: Args = (), kwargs: Kwargs | None = None) -> Any:  # type: ignore[override]
+    def __torch_dispatch__(self, func: Operator, _types: Any, args: Args = (), kwargs: Kwargs | None = None) -> Any:
         kwargs = kwargs or {}
         if _is_composite(func) and _target(args, kwargs) is not None:
             with self:  # in inference mode they arrive whole, and rules are about their parts
@@ -356,9 +360,7 @@ def _no_numpy(*_: Any, **__: Any) -> NoReturn:
     raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first")
 
 
-def _attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, **how: Any
-) -> Tensor:
+def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, **how: Any) -> Tensor:
     """Attention by a fused kernel: one device, one dtype, single precision inside; autocast casts what it is given."""
     operands = [query, key, value] if attn_mask is None else [query, key, value, attn_mask]
     if not all(map(on_gpu, operands)):
@@ -368,11 +370,11 @@ def _attention(
     dtypes = {one.dtype for one in operands[:3]} | {one.dtype for one in operands[3:] if one.dtype != torch.bool}
     if len(dtypes) > 1:
         _refuse("scaled_dot_product_attention", "Expected query, key, value and mask to have the same dtype")
-    inner = [one.inner for one in operands]  # type: ignore[attr-defined]
-    with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
-        wide = [one.float() if one.dtype in HALVES else one for one in inner]
-        attended = torch._C._nn.scaled_dot_product_attention(*wide, dropout_p=dropout_p, **how).to(inner[0].dtype)
-    _counts.launch("scaled_dot_product_attention", [*inner, attended])
+    contents = [_content(one) for one in operands]
+    with torch._C._DisableTorchDispatch():
+        wide = [one.float() if one.dtype in HALVES else one for one in contents]
+        attended = torch._C._nn.scaled_dot_product_attention(*wide, **how).to(contents[0].dtype)
+    _counts.launch("scaled_dot_product_attention", [*contents, attended])
     return OnGPU(attended)
 
 

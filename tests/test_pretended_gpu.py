@@ -177,7 +177,7 @@ def weights(tmp_path_factory) -> Path:
 def pipeline_on(device: torch.device, weights: Path, schedule: Schedule, *, half: bool = False) -> Pipeline:
     """A pipeline of few steps, its diffusion model loaded as jobs load it."""
     network = load_diffusion(weights, {"unet": UNET, "half_precision": half}, device)
-    pipeline = unet_pipeline(schedule, network, batch_size=8)
+    pipeline = unet_pipeline(schedule, network, batch_size=16)
     pipeline.denoiser.device = device
     for classifier in (pipeline.classifier, *pipeline.readers.values()):
         classifier.classifier.to(device)
