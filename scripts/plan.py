@@ -5,7 +5,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from adds.experiment import Experiment
 from adds.machine.logs import configure_logging
 from adds.monitor.estimate import evaluations_per_sample
 from adds.monitor.expected import padding_warning
@@ -13,8 +12,8 @@ from adds.monitor.expected import padding_warning
 logger = logging.getLogger("adds.plan")
 
 
-def main(plan: dict[str, Any], experiment: Experiment, output: Path) -> None:
-    if warning := padding_warning(experiment):
+def main(plan: dict[str, Any], machine: dict[str, Any], output: Path) -> None:
+    if warning := padding_warning(plan, machine):
         logger.warning(warning)
     for setting in plan["settings"]:
         setting["evaluations"] = evaluations_per_sample(setting, plan["chain"])
@@ -23,4 +22,4 @@ def main(plan: dict[str, Any], experiment: Experiment, output: Path) -> None:
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "plan")
-    main(snakemake.params.plan, Experiment.from_config(snakemake.params.config), Path(snakemake.output[0]))
+    main(snakemake.params.plan, snakemake.params.machine, Path(snakemake.output[0]))

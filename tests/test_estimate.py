@@ -236,8 +236,9 @@ def test_what_a_sample_is_worth_for_the_time_left():
 )
 def test_padding_is_foreseen(changes, share):
     experiment = digits(**merged({"dataset": {"images": 4}}, changes))
-    assert expected_padding(experiment) == pytest.approx(share)
-    told = padding_warning(experiment)
+    known = experiment.plan(), experiment.machine()
+    assert expected_padding(*known) == pytest.approx(share)
+    told = padding_warning(*known)
     assert bool(told) == (share > 0.1)
     assert told in summary(estimate(experiment), experiment)
     assert not told or "lower diffusion.batch_size" in told
@@ -260,4 +261,4 @@ def test_foreseen_padding_is_what_a_job_has(schedule, mode, tmp_path):
     identity = {**IDENTITY, "family": "carlini"}
     ledgers = FamilyLedgers(tmp_path, identity, list(images), variant)
     job(sampler, images, ledgers, size, at_once=machine["at_once"])
-    assert sampler.pipeline.denoiser.batches.padding == pytest.approx(expected_padding(experiment))
+    assert sampler.pipeline.denoiser.batches.padding == pytest.approx(expected_padding(experiment.plan(), machine))

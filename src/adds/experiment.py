@@ -961,6 +961,7 @@ class Experiment:
             "shards": {shard.name: len(shard) for shard in self.shards()},
             "n0": self.n0,
             **{key: sampling[key] for key in ("mode", "n")},
+            "at_least": sampling["stop"]["at_least"],
             "chain": {key: self.config["diffusion"][key] for key in ("schedule", "timesteps", "steps")},
         }
 

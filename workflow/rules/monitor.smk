@@ -13,7 +13,7 @@ rule plan:
         "../../envs/adds.yaml"
     params:
         plan=EXPERIMENT.plan(),
-        config=EXPERIMENT.config,
+        machine=machine_of,
     script:
         "../../scripts/plan.py"
 

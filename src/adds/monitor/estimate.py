@@ -262,7 +262,7 @@ def summary(table: pd.DataFrame, experiment: Experiment) -> str:
         "Hours alone: what the jobs would take if methods of one family didn't share their samples.",
         f"Loading networks takes {start_up(experiment):,.1f} hours more ({config['estimate']['start_up']:g} s a job).",
     ]
-    if warning := padding_warning(experiment):
+    if warning := padding_warning(experiment.plan(), experiment.machine()):
         lines.append(f"WARNING: {warning}.")
     if (table["votes"] > 1).any():
         lines.append("Several votes take so many evaluations at most: those that can't change the outcome aren't cast.")

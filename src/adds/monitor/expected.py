@@ -5,9 +5,10 @@ of its images the share that Table 1 certifies has p_label above one half, the s
 the label on top. That leaves the shape of the distribution open, so that several are tried, and the range is told.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from scipy.stats import beta
 
 from adds.experiment import Experiment, Setting
 from adds.sampling.job import SETTING
-from adds.sampling.stopping import Rule, SampleSize
+from adds.sampling.stopping import Rule, SampleSize, Stop
 
 Floats = NDArray[np.float64]
 
@@ -181,31 +182,32 @@ def _requests(samples: int, at_a_time: int) -> list[int]:
     return [at_a_time] * whole + ([rest] if rest else [])
 
 
-def expected_padding(experiment: Experiment) -> float:
+def expected_padding(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> float:
     """Return which share of the networks' work will be padding, where each sample is one evaluation, in a full job.
 
     Images go side by side, as many as it takes for their requests to make what is drawn at once
     (`adds.sampling.counting.side_by_side`), and the last ones with as many as are left. Sequential sampling is taken to
     end at the first look.
     """
-    sampling, machine = experiment.config["sampling"], experiment.machine()
-    size, chunk, batch = SampleSize.from_settings(sampling), machine["chunk_size"], machine["batch_size"]["diffusion"]
-    select = _requests(0 if size.asks_label else size.n0, size.selection_look(chunk))
-    requests = select + _requests(size.n, chunk) if size.stop is None else [*select[:1], size.in_any_case(chunk)]
-    images = min(experiment.images, experiment.config["images_per_job"])
+    chunk, batch = machine["chunk_size"], machine["batch_size"]["diffusion"]
+    stop = Stop((), plan["at_least"]) if plan["mode"] == "sequential" else None
+    size = SampleSize(plan["n0"], plan["n"], stop=stop)
+    select = _requests(size.n0, size.selection_look(chunk))
+    requests = select + _requests(size.n, chunk) if stop is None else [*select[:1], size.in_any_case(chunk)]
+    images = max(plan["shards"].values())
     together = min(images, -(-machine["at_once"] // requests[0]))
     groups = [together] * (images // together) + ([images % together] if images % together else [])
     rows = [group * request for group in groups for request in requests]
     return float(1 - sum(rows) / sum(-(-row // batch) * batch for row in rows))
 
 
-def padding_warning(experiment: Experiment) -> str:
+def padding_warning(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
     """Say that much of the work will be padding, and what to do; nothing where it isn't."""
-    share = expected_padding(experiment)
+    share = expected_padding(plan, machine)
     if share <= MOST_PADDING:
         return ""
     return (
         f"about {100 * share:.0f}% of the networks' work will be padding: lower diffusion.batch_size "
-        f"({experiment.machine()['batch_size']['diffusion']}), or raise images_per_job "
-        f"({experiment.config['images_per_job']}) or sampling.chunk_size ({experiment.machine()['chunk_size']})"
+        f"({machine['batch_size']['diffusion']}), or raise images_per_job ({max(plan['shards'].values())}) or "
+        f"sampling.chunk_size ({machine['chunk_size']})"
     )
