@@ -559,7 +559,7 @@ def plant(monkeypatch, function: Callable[..., Any], old: str, new: str) -> None
 
 
 SLIPS: dict[str, tuple[Callable[..., Any], str, str]] = {
-    "states go to the CPU": (guidance.walk, "x_t[~done], active", "x_t[~done].cpu(), active"),
+    "states go to the CPU": (guidance.walk, "x_t[staying], active", "x_t[staying].cpu(), active"),
     "the budget is on the CPU": (guidance.walk, "tuple(start.shape), device=start.device", "tuple(start.shape)"),
     "steps are on the CPU": (guidance.walk, "dtype=torch.long, device=start.device", "dtype=torch.long"),
     "timesteps of the record are on the CPU": (guidance.Guided.record_in, ", device=self.steps.device", ""),
@@ -567,8 +567,8 @@ SLIPS: dict[str, tuple[Callable[..., Any], str, str]] = {
     "the network's timesteps are on the CPU": (Denoiser.predict, ", device=batch.device", ""),
     "the noise's votes are on the CPU": (
         Noise.normal,
-        "torch.as_tensor(votes, device=self.device)",
-        "torch.as_tensor(votes)",
+        "torch.full_like(samples, votes)",
+        "torch.full_like(samples, votes).cpu()",
     ),
     "noise comes from the CPU": (Noise.normal, "view(-1, *shape)", "view(-1, *shape).cpu()"),
     "ballots don't leave the GPU": (base.poll, ".cpu().numpy()", ".numpy()"),
@@ -607,3 +607,13 @@ def test_what_slips_are_put_into_passes_without_them(schedule, weights, image, m
         plant(monkeypatch, function, old, old)
     with pretend_cuda():
         assert_same(drawn("adds", pipeline_on(GPU, weights, schedule), image, 2), expected)
+
+
+def test_guided_steps_wait_for_the_gpu_once_for_those_that_leave(schedule, weights, image, gpu):
+    """Trajectories leave by their positions: every mask would be a wait of its own."""
+    pipeline = pipeline_on(GPU, weights, schedule)
+    gpu.clear()
+    drawn("adds", pipeline, image, 1)
+    at = {line: waits for (reason, line), waits in gpu.waits.items() if line.startswith("guidance.py")}
+    assert max(at.values()) <= len(pipeline.grid)
+    assert not any("mask" in reason for reason, line in gpu.waits if line.startswith(("guidance.py", "privacy.py")))

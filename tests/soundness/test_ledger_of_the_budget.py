@@ -86,7 +86,7 @@ def test_exhausted_needs_every_coordinate():
     privacy = PrivacyFilter(sigma=0.5, shape=(2, 2))
     privacy.spend(scale=1.0, coef_x0=1.0, std=torch.tensor([[0.1, 0.1], [0.1, 9.0]]))
     assert privacy.exhausted().tolist() == [True, False]
-    privacy.keep(~privacy.exhausted())
+    privacy.keep(torch.nonzero(~privacy.exhausted()).flatten())
     assert privacy.budget.shape == (1, 2)
 
 

@@ -151,7 +151,7 @@ class Noise:
         size = math.prod(shape)
         blocks = torch.arange(-(-size // 2), device=self.device)
         samples = samples.to(self.device)
-        votes = torch.as_tensor(votes, device=self.device).expand(samples.shape)
+        votes = torch.full_like(samples, votes) if isinstance(votes, int) else votes.to(self.device)
         rows_at_once = max(1, _BLOCKS_AT_ONCE // len(blocks))
         parts = [
             self._rows(part, vote, blocks, timestep)[:, :size]

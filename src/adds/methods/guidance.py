@@ -81,14 +81,21 @@ def walk(pipeline: Pipeline, query: Query, start: Tensor, take: Take, *, to_the_
         x_t = take(PaidStep(step, active, x_t, prediction.x0, prediction.std, scale, filter_.spent))
         if to_the_end:
             continue
-        done = filter_.exhausted()
-        states[active[done]], steps[active[done]] = x_t[done], step - 1
-        x_t, active = x_t[~done], active[~done]
-        filter_.keep(~done)
+        staying, leaving = _parted(filter_.exhausted())
+        states[active[leaving]], steps[active[leaving]] = x_t[leaving], step - 1
+        x_t, active = x_t[staying], active[staying]
+        filter_.keep(staying)
         if len(active) == 0:
             break
     states[active] = x_t
     return Guided(states, steps, evaluations, spent_before, budget_share)
+
+
+def _parted(leaves: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the positions of those that stay and of those that leave: a GPU is waited for once, not for every mask."""
+    order = leaves.byte().argsort(stable=True)
+    staying = len(leaves) - int(leaves.sum())
+    return order[:staying], order[staying:]
 
 
 def predict_once(pipeline: Pipeline, guided: Guided) -> Tensor:

@@ -132,5 +132,5 @@ class PrivacyFilter:
             )
 
     def keep(self, kept: Tensor) -> None:
-        """Keep only the trajectories of a bool mask: the others have left the batch."""
+        """Keep only the trajectories at these positions: the others have left the batch."""
         self.budget, self.spent, self.shares = self.budget[kept], self.spent[kept], self.shares[kept]
