@@ -194,6 +194,7 @@ def test_bad_queries(changes, message):
         (torch.full((1, 8, 8), 1.5), r"values from 1.5 to 1.5.*\[0, 1\]"),
         (torch.full((1, 8, 8), -0.5), r"must be in \[0, 1\]"),
         (torch.zeros(8, 8), r"shape \(8, 8\)"),
+        (torch.zeros(2, 1, 8, 8), r"shape \(2, 1, 8, 8\)"),  # two images, and random numbers of one
     ],
 )
 def test_bad_images(image, message):

@@ -127,6 +127,10 @@ class Noise:
         joined._keys = torch.cat([stream._keys for stream in streams])
         return joined
 
+    def __len__(self) -> int:
+        """How many streams there are."""
+        return len(self._keys)
+
     def beside(self, timestep: int) -> "Noise":
         """Return the same random numbers without those of ``timestep`` that all votes share: they are used up."""
         rest = copy.copy(self)
@@ -160,7 +164,7 @@ class Noise:
         return torch.cat(parts).view(-1, *shape)
 
     def _rows(self, samples: Tensor, votes: Tensor, blocks: Tensor, timestep: int) -> Tensor:
-        numbers, keys = samples & _MASK, self._keys[stream_of(samples)] if len(self._keys) > 1 else self._keys
+        numbers, keys = samples & _MASK, self._keys[stream_of(samples)] if len(self) > 1 else self._keys
         rows = (numbers, votes, torch.full_like(numbers, timestep))  # a row each, as the keys may have
         counter = (blocks[None, :], *(word[:, None] for word in rows))
         words = philox(counter, (keys[:, :1], keys[:, 1:]))

@@ -27,7 +27,7 @@ class Subject:
     noise: Noise
 
     def __post_init__(self) -> None:
-        if self.image.ndim not in (3, 4):
+        if self.image.ndim != 3 and (self.image.ndim != 4 or len(self.image) != len(self.noise)):
             raise ValueError(f"image has shape {tuple(self.image.shape)}: it must be [channels, height, width]")
         if not bool(torch.isfinite(self.image).all()):
             raise ValueError("image has NaN or infinite pixels")
