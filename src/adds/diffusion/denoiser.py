@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from adds.diffusion.batching import Batches
+from adds.diffusion.checks import require
 from adds.diffusion.schedule import Grid, Schedule
 
 Network = Callable[[Tensor, Tensor], Tensor]
@@ -66,9 +67,11 @@ class Denoiser:
             grid.log_variance_min[step]
         )
         std = torch.exp(0.5 * log_variance) if step > 0 else torch.zeros_like(x0)
-        if not bool(torch.isfinite(x0).all() & torch.isfinite(std).all()):
-            raise FloatingPointError(
+        require(
+            torch.isfinite(x0).all() & torch.isfinite(std).all(),
+            lambda: FloatingPointError(
                 f"the diffusion model gave NaN or infinity at timestep {grid.timesteps[step]}: "
                 "its weights are broken, or half precision overflowed"
-            )
+            ),
+        )
         return Prediction(x0=x0, std=std)

@@ -1,5 +1,7 @@
 """Reverse diffusion: one step (the paper's Equation 3) and the unguided continuations that are voted on."""
 
+import operator
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,6 +44,33 @@ def one_each(images: Tensor) -> Purified:
     return Purified(images, owner, torch.full_like(owner, SHARED), torch.zeros_like(owner))
 
 
+class ByStep:
+    """Positions in a batch by the step that each is at, the highest first.
+
+    How many there are at each is read from the device once, so that a GPU isn't waited for at every step.
+    """
+
+    def __init__(self, steps: Tensor) -> None:
+        descending, self._positions = steps.sort(descending=True, stable=True)
+        self._steps: list[int] = descending.tolist()
+
+    @property
+    def highest(self) -> int:
+        """The highest step."""
+        return self._steps[0]
+
+    def above(self, step: int) -> Tensor:
+        """Return the positions of those at higher steps."""
+        return self._positions[: self._count(above=step)]
+
+    def at(self, step: int) -> Tensor:
+        """Return the positions of those at a step."""
+        return self._positions[self._count(above=step) : self._count(above=step - 1)]
+
+    def _count(self, *, above: int) -> int:
+        return bisect_left(self._steps, -above, key=operator.neg)
+
+
 class Continuations:
     """Independent unguided continuations of a batch of states, each of which is a vote: some now, others later.
 
@@ -66,14 +95,16 @@ class Continuations:
         Trajectories walk in step, and those that start are evaluated with those that walk, so that batches stay full.
         """
         owners = torch.arange(len(self._states), device=self._states.device) if owners is None else owners
-        random = self._steps[owners] > 0
-        owner = owners[random].repeat_interleave(len(votes))
-        vote = torch.tensor(votes, device=owner.device).repeat(int(random.sum()))
-        start, x_t = self._steps[owner], self._states[owner]
+        steps = self._steps[owners]
+        states, new = ByStep(steps), ByStep(steps.where(~self._parted[owners], -1))
+        random, shared = owners[states.above(0)], owners[states.at(0)]
+        owner = random.repeat_interleave(len(votes))
+        vote = torch.tensor(votes, device=owner.device).repeat(len(random))
+        ways, x_t = ByStep(self._steps[owner]), self._states[owner]
         evaluations = torch.ones_like(owner)  # the last, at step 0
-        for step in range(int(self._steps[owners].max()), 0, -1):
-            walking, starting = torch.nonzero(start > step).flatten(), torch.nonzero(start == step).flatten()
-            prediction = self._predict(x_t[walking], owners, step)
+        for step in range(states.highest, 0, -1):
+            walking, starting = ways.above(step), ways.at(step)
+            prediction = self._predict(x_t[walking], owners[new.at(step)], step)
             evaluations[walking] += 1
             moving, parting = torch.cat([walking, starting]), owner[starting]
             x_t[moving] = reverse_step(
@@ -89,7 +120,7 @@ class Continuations:
                 grid=self._grid,
                 step=step,
             )
-        images, shared = self._predict(x_t, owners, 0).x0, owners[~random]
+        images = self._predict(x_t, owners[new.at(0)], 0).x0
         return Purified(
             images=torch.cat([images, self.first[shared]]),
             owner=torch.cat([owner, shared]),
@@ -97,9 +128,8 @@ class Continuations:
             evaluations=torch.cat([evaluations, torch.zeros_like(shared)]),
         )
 
-    def _predict(self, x_t: Tensor, owners: Tensor, step: int) -> Prediction:
-        """Evaluate states on their way, together with those of ``owners`` that start here and never did before."""
-        new = owners[(self._steps[owners] == step) & ~self._parted[owners]]
+    def _predict(self, x_t: Tensor, new: Tensor, step: int) -> Prediction:
+        """Evaluate states on their way, together with those at ``new`` that start here and never did before."""
         prediction = self._denoiser.predict(torch.cat([x_t, self._states[new]]), self._grid, step)
         self.first[new], self._std[new] = prediction.x0[len(x_t) :], prediction.std[len(x_t) :]
         self._parted[new] = True

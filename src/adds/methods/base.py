@@ -147,11 +147,11 @@ def poll(pipeline: Pipeline, query: Query, samples: int, run: Run) -> Ballots:
     for wanted in range(always_cast(query.votes), query.votes + 1):
         purified = run(query.all_votes[done:wanted], owners)
         found = pipeline.classifier.predict(purified.images)
-        shared = purified.vote == SHARED
-        classes[purified.owner[shared], done:wanted] = found[shared][:, None]
-        classes[purified.owner[~shared], purified.vote[~shared] - 1] = found[~shared]
+        for vote in query.all_votes[done:wanted]:  # without a mask, whose size a GPU would have to tell first
+            cast = (purified.vote == vote) | (purified.vote == SHARED)
+            classes[:, vote - 1].scatter_reduce_(0, purified.owner, torch.where(cast, found, UNCAST), "amin")
         vote_evaluations.index_add_(0, purified.owner, purified.evaluations)
-        open_ = undecided(classes[owners, :wanted].cpu().numpy(), query.votes)
+        (open_,) = undecided(classes[owners, :wanted].cpu().numpy(), query.votes).nonzero()
         owners, done = owners[torch.from_numpy(open_).to(device)], wanted
         if len(owners) == 0:
             break

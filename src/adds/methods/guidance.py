@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from adds.diffusion.reverse import ByStep
 from adds.diffusion.schedule import Grid
 from adds.methods.base import Ballots, Query
 from adds.methods.privacy import PrivacyFilter
@@ -101,8 +102,9 @@ def _parted(leaves: Tensor) -> tuple[Tensor, Tensor]:
 def predict_once(pipeline: Pipeline, guided: Guided) -> Tensor:
     """Predict x0 once where each trajectory ended."""
     images = torch.empty_like(guided.states)
-    for step in guided.steps.unique().tolist():
-        reached = guided.steps == step
+    steps = ByStep(guided.steps)
+    for step in range(steps.highest, -1, -1):
+        reached = steps.at(step)
         images[reached] = pipeline.denoiser.predict(guided.states[reached], pipeline.grid, step).x0
     return images
 

@@ -9,6 +9,7 @@ the squared budget per unit of change is mu^2 = 1 / (2 sigma)^2. The paper's Alg
 import torch
 from torch import Tensor
 
+from adds.diffusion.checks import require
 from adds.diffusion.schedule import model_sigma
 
 SLIVER = 1e-5
@@ -102,8 +103,7 @@ class PrivacyFilter:
         """
         if not 0 <= scale <= 1:
             raise ValueError(f"guidance scale is {scale}: it must be in [0, 1]")
-        if not bool((std >= 0).all()):
-            raise ValueError("std has a negative or NaN entry: the denoiser's variance is broken")
+        require(std >= 0, lambda: ValueError("std has a negative or NaN entry: the denoiser's variance is broken"))
         price = unit_cost(coef_x0=coef_x0, std=torch.where(std >= MIN_STD, std, 0.0))
         used = affordable_scale(budget=self.budget, unit_cost=price, scale=scale).float()
         cost = torch.where(used > 0, used.double().square() * price, 0.0)
@@ -124,12 +124,14 @@ class PrivacyFilter:
 
     def check(self) -> None:
         """Stop where a coordinate spent more than mu^2."""
-        self.shares = self.spent.flatten(1).amax(dim=1) / self.squared_budget
-        if not bool((self.shares <= 1).all()):
-            raise BudgetExceededError(
-                f"a coordinate spent {float(self.shares.max()):.9f} of its privacy budget mu^2 = {self.squared_budget}:"
+        self.shares = shares = self.spent.flatten(1).amax(dim=1) / self.squared_budget
+        require(
+            shares <= 1,
+            lambda: BudgetExceededError(
+                f"a coordinate spent {float(shares.max()):.9f} of its privacy budget mu^2 = {self.squared_budget}:"
                 " the guarantee of ADDS would not hold, so no result is written"
-            )
+            ),
+        )
 
     def keep(self, kept: Tensor) -> None:
         """Keep only the trajectories at these positions: the others have left the batch."""

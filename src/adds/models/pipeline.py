@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from adds.diffusion.batching import Batches
+from adds.diffusion.checks import require
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import Grid, Schedule, evenly_spaced
 from adds.machine.devices import claim_device
@@ -46,8 +47,10 @@ class BatchedClassifier:
                 f"the classifier gave logits of shape {tuple(logits.shape)} for {len(images)} images "
                 f"and {self.classes} classes"
             )
-        if bool(torch.isnan(logits).any()):
-            raise FloatingPointError("the classifier gave NaN logits: its weights are broken")
+        require(
+            ~torch.isnan(logits),
+            lambda: FloatingPointError("the classifier gave NaN logits: its weights are broken"),
+        )
         return logits
 
 

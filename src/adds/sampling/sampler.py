@@ -12,6 +12,7 @@ from torch import Tensor
 
 from adds.data.images import Picture
 from adds.diffusion.noise import Noise
+from adds.diffusion.checks import together
 from adds.methods.base import Ballots, Query, method, vote
 from adds.methods.release import Subject
 from adds.models.pipeline import Pipeline
@@ -50,8 +51,9 @@ class Sampler:
         query = Query(self.sigma, self.votes, self.guidance_scale, self.options, self.readers)
         subject = Subject.together([self._subject(request) for request in requests])
         started, before = time.perf_counter(), denoiser.evaluations
-        ballots = vote(self.method, self.pipeline, query, subject)
-        rows = _Rows.of(ballots, denoiser.evaluations - before)  # a GPU has finished when they are here
+        with together():
+            ballots = vote(self.method, self.pipeline, query, subject)
+            rows = _Rows.of(ballots, denoiser.evaluations - before)  # a GPU has finished when they are here
         seconds = time.perf_counter() - started
         chunks, weights, end = [], rows.weights, 0
         for request in requests:
