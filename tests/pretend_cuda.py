@@ -289,7 +289,18 @@ def _computed(func: Operator, args: Args, kwargs: Kwargs) -> Any:
         return value.to(halves[0]) if isinstance(value, Tensor) and value.dtype == torch.float32 else value
 
     out = func(*_mapped(widened, args), **_mapped(widened, kwargs))
+    if _name(func) == "native_group_norm":
+        return _normalised(*_mapped(widened, args[:3]), narrowed(out[1]), narrowed(out[2]))
     return (narrowed(out[0]), *out[1:]) if _name(func) in NORMS else _mapped(narrowed, out)
+
+
+def _normalised(x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, rstd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalise as CUDA's kernel does: it rounds mean and deviation of each group, and nothing else on the way."""
+    of_channel = x.shape[1] // mean.shape[1]
+    means, deviations = (found.float().repeat_interleave(of_channel, dim=1) for found in (mean, rstd))
+    scale = deviations * weight
+    shape = (*scale.shape, *[1] * (x.ndim - 2))
+    return (x * scale.view(shape) + (bias - scale * means).view(shape)).to(mean.dtype), mean, rstd
 
 
 def _count(func: Operator, args: Args, kwargs: Kwargs, out: Any, target: torch.device) -> None:

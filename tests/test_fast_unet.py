@@ -2,15 +2,27 @@
 
 import pytest
 import torch
-from guided_diffusion.unet import QKVAttentionLegacy
+from guided_diffusion.nn import GroupNorm32, timestep_embedding
+from guided_diffusion.unet import QKVAttentionLegacy, UNetModel
 from torch import nn
 from torch.nn.functional import interpolate
 
-from adds.models.fast_unet import FusedAttention, UpsampledConvolution, accelerate
+from adds.models.fast_unet import FusedAttention, UpsampledConvolution, accelerate, embed, halve
 from tests.conftest import TINY_UNET, random_unet
 
 ATTENTIVE = {**TINY_UNET, "attention_resolutions": [8, 4], "num_head_channels": 8, "num_res_blocks": 1}
 LARGE = {**TINY_UNET, "image_size": 64, "channel_mult": [1, 1, 2, 2]}  # upsampled from 8, 16 and 32 pixels
+
+
+@pytest.mark.parametrize("width", [8, 9, 128])
+def test_timesteps_are_embedded_as_ever(width):
+    timesteps = torch.tensor([0.0, 3.5, 999.0])
+    torch.testing.assert_close(embed(timesteps, width), timestep_embedding(timesteps, width), rtol=0, atol=0)
+
+
+def test_the_network_is_guided_diffusions():
+    network, x_t, timesteps = random_unet(ATTENTIVE), torch.randn(2, 1, 8, 8), torch.tensor([5.0, 900.0])
+    torch.testing.assert_close(network(x_t, timesteps), UNetModel.forward(network, x_t, timesteps), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
@@ -51,10 +63,20 @@ def test_an_accelerated_network_gives_the_same(settings, folded):
     assert float((network(x_t, timesteps) - plain).abs().max() / plain.abs().max()) < 1e-5
 
 
+def test_in_half_precision_only_the_ends_are_single():
+    network = random_unet(ATTENTIVE)
+    halve(network)
+    single = {name for name, weight in network.named_parameters() if weight.dtype == torch.float32}
+    ends = ("time_embed.", "out.")
+    linear = {name for name in single if "emb_layers" in name}  # guided_diffusion's choice: they see the timestep
+    assert {name for name in single - linear if not name.startswith(ends)} == set()
+    assert [module for module in network.modules() if isinstance(module, GroupNorm32)] == [network.out[0]]
+
+
 def test_half_precision_reaches_the_folded_convolutions():
     """guided_diffusion's own conversion has to find them."""
     network = random_unet(LARGE)
     accelerate(network)
-    network.convert_to_fp16()
+    halve(network)
     folded = [module.folded for module in network.modules() if isinstance(module, UpsampledConvolution)]
     assert {convolution.weight.dtype for convolution in folded} == {torch.float16}

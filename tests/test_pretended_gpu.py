@@ -4,6 +4,7 @@ import inspect
 import json
 import tempfile
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from scripts import (
     spend_budget,
 )
 from scripts import images as decode_images
+from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 from adds.data.images import Picture
@@ -34,12 +36,12 @@ from adds.diffusion.reverse import Continuations
 from adds.diffusion.schedule import Schedule, evenly_spaced
 from adds.experiment import Experiment, Setting
 from adds.machine import gpus
-from adds.methods import adds, adds_bridge, base, consensus, guidance, release
+from adds.methods import adds, adds_bridge, base, consensus, guidance, privacy, release
 from adds.models import unet as diffusion
 from adds.models.classifiers import kernel, python, small, timm
-from adds.models.fast_unet import FusedAttention
+from adds.models.fast_unet import FusedAttention, halve
 from adds.models.pipeline import BatchedClassifier, Pipeline, classifier_kind
-from adds.models.unet import load_diffusion, randomize
+from adds.models.unet import load_diffusion, load_unet, randomize
 from adds.models.weights import WEIGHTS, describe_model, save_weights
 from adds.registry import METHODS
 from adds.sampling import sampler
@@ -252,6 +254,52 @@ def test_ballots_tell_something(schedule, weights, image):
     assert len(np.unique(np.concatenate([chunk.ballots for chunk in chunks]))) > 3
 
 
+# What must hold
+
+
+class Failing(nn.Module):
+    """A diffusion model that gives infinity from some timestep on."""
+
+    def __init__(self, network: Any, below: float) -> None:
+        super().__init__()
+        self.network, self.below = network, below
+
+    def forward(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
+        return self.network(x_t, timesteps) * torch.where(timesteps < self.below, torch.inf, 1.0)[:, None, None, None]
+
+
+def test_a_broken_network_is_noticed_before_anything_is_returned(schedule, weights, image):
+    with pretend_cuda():
+        pipeline = pipeline_on(GPU, weights, schedule)
+        pipeline.denoiser.network = Failing(pipeline.denoiser.network, below=500)
+        first = max(timestep for timestep in pipeline.grid.timesteps if timestep < 500)
+        with pytest.raises(FloatingPointError, match=f"infinity at timestep {first}:"):
+            drawn("adds", pipeline, image, 1)
+
+
+def test_a_budget_that_is_exceeded_is_noticed_before_anything_is_returned(schedule, weights, image, monkeypatch):
+    def generous(*, budget: Tensor, scale: float, **_: Tensor) -> Tensor:
+        return torch.full_like(budget, scale)
+
+    monkeypatch.setattr(privacy, "affordable_scale", generous)
+    with pretend_cuda(), pytest.raises(privacy.BudgetExceededError, match="no result is written"):
+        drawn("adds", pipeline_on(GPU, weights, schedule), image, 1)
+
+
+def test_a_chunk_of_adds_waits_once_for_what_must_hold_and_once_a_guided_step(schedule, weights, image):
+    """Reading the ballots, and which trajectories have which steps left, is what else a GPU is waited for."""
+    with pretend_cuda() as counts:
+        pipeline = pipeline_on(GPU, weights, schedule)
+        counts.clear()
+        drawn("adds", pipeline, image, 1)
+    at: Counter[str] = Counter()
+    for (_, line), number in counts.waits.items():
+        at[line.split(":")[0]] += number
+    assert at["checks.py"] == 1
+    assert at["guidance.py"] <= len(pipeline.grid)  # a step each but the last, and a list of timesteps
+    assert not {"privacy.py", "denoiser.py", "pipeline.py", "fast_unet.py"} & {file for file in at if at[file]}
+
+
 # Networks
 
 
@@ -270,6 +318,37 @@ def test_every_part_of_the_unet_runs(tmp_path, half):
     assert {"convolution", "scaled_dot_product_attention"} <= counts.kernels.keys()
     assert any(name.endswith("folded.weight") for name, _ in network.named_parameters())
     torch.testing.assert_close(found, expected, rtol=0, atol=0.02 if half else 1e-5)
+
+
+def test_norms_in_half_precision_keep_to_its_error():
+    """Of guided_diffusion's half precision, whose norms are in single, on a trained network and images with noise."""
+    settings, weights = digits().config["diffusion"]["unet"], PROJECT / "weights/digits/diffusion.safetensors"
+    images = torch.from_numpy(load_digits().images[:64] / 8 - 1).float()[:, None]
+    noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
+    schedule = Schedule.named("linear", 1000)
+
+    def guided_diffusions(network: nn.Module) -> None:
+        network.convert_to_fp16()
+        network.dtype = torch.float16
+
+    def errors(halve: Callable[[nn.Module], None]) -> list[float]:
+        with pretend_cuda(), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(diffusion, "halve", halve)
+            networks = (load_unet(weights, settings), load_unet(weights, settings, device=GPU, half=True))
+            found = []
+            for timestep in (20, 200, 500, 900):
+                kept = float(schedule.alphas_bar[timestep])
+                x_t, timesteps = kept**0.5 * images + (1 - kept) ** 0.5 * noise, torch.full((64,), float(timestep))
+                expected, rounded = (
+                    network(x_t.to(device), timesteps.to(device)).cpu()
+                    for network, device in zip(networks, (CPU, GPU), strict=True)
+                )
+                found.append(float((rounded - expected).square().mean().sqrt() / expected.square().mean().sqrt()))
+        return found
+
+    before, now = errors(guided_diffusions), errors(halve)
+    assert all(0 < one < 1.3 * other for one, other in zip(now, before, strict=True))
+    assert max(now) < 5e-3
 
 
 def tiny_timm(monkeypatch, architecture: str, folder: Path) -> tuple[int, ...]:
@@ -575,7 +654,7 @@ SLIPS: dict[str, tuple[Callable[..., Any], str, str]] = {
     "predictions don't leave the GPU": (sampler._integers, ".cpu().numpy()", ".numpy()"),
     "ballots are on the CPU": (base.poll, "UNCAST, device=device", "UNCAST"),
     "votes are on the CPU": (Continuations.run, "torch.tensor(votes, device=owner.device)", "torch.tensor(votes)"),
-    "half precision isn't told to the network": (diffusion._ready, "network.dtype = torch.float16", "pass"),
+    "half precision isn't told to the network": (diffusion._ready, "halve(network)", "network.convert_to_fp16()"),
     "attention in two dtypes": (FusedAttention.forward, "attention(q, k, v)", "attention(q.float(), k, v)"),
 }
 OF_OTHERS: dict[str, tuple[str, Callable[..., Any], str, str]] = {

@@ -27,7 +27,7 @@ from adds.machine.locks import exclusive
 
 logger = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 """Raised when the same network would be compiled to something else: what was compiled before isn't used then."""
 
 MOST_DIFFERENCE = {"cpu": 1e-4, "cuda": 3e-2}

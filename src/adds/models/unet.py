@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from guided_diffusion.unet import UNetModel
 from torch import nn
 
 from adds.diffusion.denoiser import Network
 from adds.models.compiled import compiled_or_plain, package_for
-from adds.models.fast_unet import accelerate
+from adds.models.fast_unet import UNet, accelerate, halve
 from adds.models.weights import load_weights
 
 
@@ -24,7 +23,7 @@ def build_unet(settings: Mapping[str, Any]) -> nn.Module:
     """
     settings = dict(settings)
     image_size, channels = settings.pop("image_size"), settings.pop("in_channels")
-    return UNetModel(  # type: ignore[no-any-return]
+    return UNet(
         image_size=image_size,
         in_channels=channels,
         out_channels=2 * channels,
@@ -69,8 +68,7 @@ def _ready(network: nn.Module, *, device: torch.device | str, half: bool) -> nn.
     """Make a network that has its weights ready to be evaluated."""
     accelerate(network)
     if half:
-        network.convert_to_fp16()  # type: ignore[operator]
-        network.dtype = torch.float16  # type: ignore[assignment]
+        halve(network)
     return network.eval().requires_grad_(False).to(device)
 
 

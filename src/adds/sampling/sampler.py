@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from adds.data.images import Picture
-from adds.diffusion.noise import Noise
 from adds.diffusion.checks import together
+from adds.diffusion.noise import Noise
 from adds.methods.base import Ballots, Query, method, vote
 from adds.methods.release import Subject
 from adds.models.pipeline import Pipeline
