@@ -32,14 +32,17 @@ class UNet(UNetModel):  # type: ignore[misc]
     def forward(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
         """Predict noise and variance: [n, C, H, W] and [n] to [n, 2C, H, W]."""
         embedded = self.time_embed(embed(timesteps, self.model_channels))
-        features, skipped = x_t.type(self.dtype), []
+        skipped: list[Tensor] = []
+        features: Tensor = x_t.to(self.dtype)
         for block in self.input_blocks:
             features = block(features, embedded)
             skipped.append(features)
         features = self.middle_block(features, embedded)
         for block in self.output_blocks:
-            features = block(torch.cat([features, skipped.pop()], dim=1), embedded)
-        predicted: Tensor = self.out(features.type(x_t.dtype))
+            features = torch.cat([features, skipped.pop()], dim=1)  # lets go of the one before
+            features = block(features, embedded)
+        features = features.to(x_t.dtype)
+        predicted: Tensor = self.out(features)
         return predicted
 
 

@@ -1,7 +1,7 @@
 """What a run will cost before it is begun: network evaluations and GPU-hours per method.
 
-Evaluations follow from the methods' steps, operations per evaluation from the networks themselves (built without
-memory, on torch's meta device), seconds from what has been measured or from a stated speed.
+Evaluations follow from the methods' steps, seconds from what a run or the check has measured, or else from the
+operations and bytes of the networks on an assumed processor (`adds.monitor.speed`).
 """
 
 import math
@@ -11,50 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from adds.diffusion.schedule import Schedule, evenly_spaced
 from adds.experiment import Experiment
-from adds.methods.base import Query, Work, method
-from adds.models.pipeline import classifier_kind
-from adds.models.unet import build_unet
+from adds.methods.base import Query, method
 from adds.monitor.expected import expected_samples, padding_warning
+from adds.monitor.speed import Speed, assumed_speed
 from adds.registry import OPTIONS, in_order, title
 from adds.sampling.job import SETTING
 from adds.sampling.replay import PAPER_N, PAPER_N0
 from adds.sampling.stopping import LABEL_QUESTIONS, Certified, Question, SampleSize, Stop
 
-TERA = 1e12
 START_UP_SHARE = 0.05
 
 CLASSIFICATION = 0.1
 """What a classification costs, in evaluations of the diffusion model: a guess, for the time left only."""
-
-
-def operations(network: nn.Module, *inputs: torch.Tensor) -> int:
-    """Count the floating-point operations of one evaluation (a multiplication and an addition are two)."""
-    with FlopCounterMode(display=False) as counter, torch.inference_mode():
-        network.eval()(*inputs)
-    return int(counter.get_total_flops())
-
-
-def operations_of(networks: Mapping[str, Any]) -> Work:
-    """Return the operations of one evaluation of the configured diffusion model, and of the classifier.
-
-    A classifier that nothing is known of before it is there counts as 0.
-    """
-    unet = networks["diffusion"]["unet"]
-    shape = (1, unet["in_channels"], unet["image_size"], unet["image_size"])
-    with torch.device("meta"):
-        of_unet = operations(build_unet(unet), torch.empty(shape), torch.zeros(1))
-    architecture = getattr(classifier_kind(networks["classifier"]["kind"]), "architecture", None)
-    found = architecture(networks["classifier"], shape) if architecture else None
-    if found is None:
-        return Work(of_unet, 0)
-    network, size = found
-    return Work(of_unet, operations(network, torch.empty(size, device="meta")))
 
 
 def evaluations_per_sample(setting: Mapping[str, Any], chain: Mapping[str, Any]) -> float:
@@ -87,17 +58,18 @@ def measured_seconds(counts: pd.DataFrame) -> dict[tuple[str, float, int], float
     }
 
 
-def estimate(experiment: Experiment, counts: pd.DataFrame | None = None) -> pd.DataFrame:
+def estimate(experiment: Experiment, counts: pd.DataFrame | None = None, speed: Speed | None = None) -> pd.DataFrame:
     """Estimate every setting of an experiment: one row each, with its numbers of samples at most.
 
     ``hours_alone`` is what its jobs would take with nothing shared; ``hours`` is zero for those that read the
-    samples of their family's leader. ``measured`` tells whether seconds per sample come from ``counts``.
+    samples of their family's leader. ``measured`` tells whether seconds per sample come from ``counts``; others follow
+    from ``speed``, which is assumed unless it is given, and may be off by ``range``, in parts of them.
     """
+    speed = speed or assumed_speed(experiment)
     config = experiment.config
     diffusion, sampling = config["diffusion"], config["sampling"]
     schedule = Schedule.named(diffusion["schedule"], diffusion["timesteps"])
     grid = schedule.respaced(evenly_spaced(diffusion["steps"], len(schedule)))
-    each = operations_of({"diffusion": diffusion, "classifier": config["classifier"]})
     measured = measured_seconds(pd.DataFrame() if counts is None else counts)
     samples = experiment.images * (experiment.n0 + sampling["n"])
     rows = []
@@ -106,7 +78,7 @@ def estimate(experiment: Experiment, counts: pd.DataFrame | None = None) -> pd.D
         scale = config["guidance_scale"].get(setting.sigma, 0.0)
         query = Query(sigma, votes, scale, experiment.options(setting.method), experiment.readers(setting.method))
         work = method(setting.method).work(schedule, grid, query)
-        tera = (work.diffusion * each.diffusion + work.classifier * each.classifier) / TERA
+        least, most = speed.of(work)
         seconds = measured.get((setting.method, sigma, votes))
         rows.append(
             {
@@ -117,21 +89,22 @@ def estimate(experiment: Experiment, counts: pd.DataFrame | None = None) -> pd.D
                 "samples": samples,
                 "evaluations_per_sample": work.diffusion,
                 "evaluations": samples * work.diffusion,
-                "teraflop_per_sample": tera,
                 "measured": seconds is not None,
-                "seconds_per_sample": tera / config["estimate"]["tflops"] if seconds is None else seconds,
+                "predicted": (least + most) / 2,
+                "seconds_per_sample": (least + most) / 2 if seconds is None else seconds,
+                "range": (most - least) / (most + least) if seconds is None and most else 0.0,
                 "leads": experiment.leads(setting),
             }
         )
     table = pd.DataFrame(rows)
-    known = table[table["measured"] & (table["teraflop_per_sample"] > 0)]
-    if len(known):  # settings without a measurement run at the speed of those with one
-        rate = known["teraflop_per_sample"].sum() / known["seconds_per_sample"].sum()
-        guessed = table["teraflop_per_sample"] / rate
+    known = table[table["measured"] & (table["predicted"] > 0)]
+    if len(known):  # settings without a measurement are as far from their prediction as those with one
+        guessed = table["predicted"] * known["seconds_per_sample"].sum() / known["predicted"].sum()
         table["seconds_per_sample"] = table["seconds_per_sample"].where(table["measured"], guessed)
+        table["range"] = 0.0
     table["hours_alone"] = table["samples"] * table["seconds_per_sample"] / 3600
     table["hours"] = table["hours_alone"].where(table["leads"], 0.0)
-    table.attrs["classifier_unknown"] = each.classifier == 0
+    table.attrs |= {"classifier_unknown": speed.classifier is None, "origin": speed.origin}
     return table
 
 
@@ -226,6 +199,18 @@ def _origin(experiment: Experiment, counts: pd.DataFrame) -> str:
     return " and on ".join(parts)
 
 
+def _range(table: pd.DataFrame) -> list[str]:
+    """Say how far off the hours may be, where a speed was assumed."""
+    off = table["hours"] * table["range"]
+    if not off.any():
+        return []
+    least, most = table["hours"].sum() - off.sum(), table["hours"].sum() + off.sum()
+    return [
+        f"That is {least:,.1f} to {most:,.1f} hours, by what the device reaches; `snakemake --cores 1 check` measures "
+        "it, and the estimate takes its speed from there."
+    ]
+
+
 def summary(table: pd.DataFrame, experiment: Experiment) -> str:
     """Write the estimate for the terminal: a row per method, the total, and what it rests on."""
     config = experiment.config
@@ -245,13 +230,9 @@ def summary(table: pd.DataFrame, experiment: Experiment) -> str:
         f"| total | {total['jobs']:,.0f} | | {total['evaluations']:,.0f} | {total['hours']:,.1f} "
         f"| {total['hours_alone']:,.1f} |"
     )
-    speed, sampling = config["estimate"], config["sampling"]
+    sampling = config["sampling"]
     measured = f"{table['measured'].sum()} of {len(table)} settings; the others at the same speed"
-    basis = (
-        f"measured seconds per sample ({measured})"
-        if table["measured"].any()
-        else f"operations of the networks at {speed['tflops']:g} TFLOPS ({speed['device']})"
-    )
+    basis = f"measured seconds per sample ({measured})" if table["measured"].any() else table.attrs["origin"]
     sigmas = " / ".join(f"{sigma:g}" for sigma in config["sigmas"])
     most = " at most: sequential sampling stops earlier" if sampling["mode"] == "sequential" else ""
     each = table["samples"].iloc[0] // experiment.images
@@ -259,6 +240,7 @@ def summary(table: pd.DataFrame, experiment: Experiment) -> str:
         "",
         f"{experiment.images} images x {each:,} samples{most}. "
         f"Evaluations per sample stand for sigma {sigmas}. Hours are of one device, from {basis}.",
+        *_range(table),
         "Hours alone: what the jobs would take if methods of one family didn't share their samples.",
         f"Loading networks takes {start_up(experiment):,.1f} hours more ({config['estimate']['start_up']:g} s a job).",
     ]
