@@ -33,7 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import adds
 
 GPU, CPU = torch.device("cuda:0"), torch.device("cpu")
-NAME = "Pretended GPU"
+NAME, MEMORY = "Pretended GPU", 16 << 30
 HALVES = (torch.float16, torch.bfloat16)
 OWN_CODE = (str(Path(adds.__file__).parent), str(Path(__file__).parents[1] / "scripts"))
 
@@ -449,6 +449,9 @@ def pretend_cuda() -> Iterator[Counts]:
         "current_device": lambda: 0,
         "get_device_name": lambda _device=None: NAME,
         "get_device_capability": lambda _device=None: (8, 0),
+        "mem_get_info": lambda _device=None: (MEMORY, MEMORY),
+        "max_memory_allocated": lambda _device=None: 0,
+        "reset_peak_memory_stats": lambda _device=None: None,
         "is_bf16_supported": lambda **_: True,
         "synchronize": lambda _device=None: counts.wait("torch.cuda.synchronize"),
         "empty_cache": empty_cache,

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_the_same_values_whatever_else_is_in_the_batch(folder):
     torch.manual_seed(1)
     for parameter in network.parameters():
         parameter.data = 0.1 * torch.randn(parameter.shape)
-    compiled = compiled_or_plain(network, folder, **WHAT)
+    compiled = compiled_or_plain(network, folder, WHAT)
     assert isinstance(compiled, CompiledNetwork)
     x_t, timesteps = torch.randn(8, 1, SIZE, SIZE), torch.full((8,), 500.0)
     with torch.inference_mode():
@@ -75,23 +76,23 @@ def test_every_network_and_processor_has_a_package_of_its_own(folder, fact, monk
     """On another processor, with another torch or for another network it is compiled anew, beside what is there."""
     there = set(folder.glob("*/compiled.pt2"))
     asked = []
-    monkeypatch.setattr(compilation, "_try_to_compile", lambda _, package, **__: asked.append(package) or "no")
-    what = {**WHAT, "facts": {**WHAT["facts"], fact: "other"}} if fact in WHAT["facts"] else WHAT
-    what = {**WHAT, "most": 2 * BATCH_SIZE} if fact == "most" else what
+    monkeypatch.setattr(compilation, "_try_to_compile", lambda _, package, __: asked.append(package) or "no")
+    what = replace(WHAT, facts={**WHAT.facts, fact: "other"}) if fact in WHAT.facts else WHAT
+    what = replace(WHAT, most=2 * BATCH_SIZE) if fact == "most" else what
     here = compilation.target(CPU)
     monkeypatch.setattr(compilation, "target", lambda _: {**here, fact: "other"} if fact in here else here)
     network = network_with_everything()
-    assert compiled_or_plain(network, folder, **what) is network
+    assert compiled_or_plain(network, folder, what) is network
     assert len(asked) == 1
     assert asked[0] not in there
-    assert compiled_or_plain(network, folder, **what) is network
+    assert compiled_or_plain(network, folder, what) is network
     assert len(asked) == 1, "what failed isn't tried again by every job"
 
 
 def test_a_broken_package_is_not_used(folder, package, caplog):
     package.write_bytes(package.read_bytes()[:1000])
     network = network_with_everything()
-    assert compiled_or_plain(network, folder, **WHAT) is network
+    assert compiled_or_plain(network, folder, WHAT) is network
     assert f"delete {package.parent}" in caplog.text
 
 
@@ -101,13 +102,13 @@ def test_two_jobs_compile_once(folder, package, monkeypatch):
     kept = package.read_bytes()
     description.unlink()
 
-    def slowly(_network, path, **_):
+    def slowly(_network, path, _what):
         made.append(path)
         time.sleep(0.3)
         path.write_bytes(kept)
 
     monkeypatch.setattr(compilation, "_try_to_compile", slowly)
-    jobs = [threading.Thread(target=package_for, args=(None, folder), kwargs=WHAT) for _ in range(2)]
+    jobs = [threading.Thread(target=package_for, args=(None, folder, WHAT)) for _ in range(2)]
     for job in jobs:
         job.start()
     for job in jobs:
@@ -161,10 +162,10 @@ def test_what_failed_on_a_gpu_the_network_itself_says(caplog, error):
 
 
 def test_a_network_that_was_compiled_wrongly_is_thrown_away(package, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(compilation, "compile_network", lambda _, path, **__: shutil.copy(package, path))
+    monkeypatch.setattr(compilation, "compile_network", lambda _, path, __: shutil.copy(package, path))
     monkeypatch.setitem(compilation.MOST_DIFFERENCE, "cpu", 0.0)
     network = network_with_everything()
-    assert compiled_or_plain(network, tmp_path / "other", **WHAT) is network
+    assert compiled_or_plain(network, tmp_path / "other", WHAT) is network
     assert next(tmp_path.glob("other/*/compiled.pt2")).read_bytes() == b""
     assert "from the original's, more than 0.0" in caplog.text
 
@@ -172,13 +173,13 @@ def test_a_network_that_was_compiled_wrongly_is_thrown_away(package, tmp_path, m
 def test_a_compiled_network_with_other_values_is_not_used(folder, caplog):
     """Nothing but its values tells that attention was compiled with other heads."""
     network = network_with_everything(num_head_channels=16)
-    assert compiled_or_plain(network, folder, **WHAT) is network
+    assert compiled_or_plain(network, folder, WHAT) is network
     assert "from the original's" in caplog.text
 
 
 def test_a_compiled_network_with_other_weights_is_not_used(folder, caplog):
     network = untrained_unet({**UNET, "attention_resolutions": []})
-    assert compiled_or_plain(network, folder, **WHAT) is network
+    assert compiled_or_plain(network, folder, WHAT) is network
     assert "a network with other weights" in caplog.text
 
 
@@ -195,7 +196,7 @@ def test_compiled_and_plain_networks_cast_the_same_ballots(schedule, folder):
         pipeline = Pipeline(denoiser, BatchedClassifier(classifier, classes=10, batch_size=BATCH_SIZE), grid)
         return Sampler("adds", pipeline, 0.6).draw([Request(picture, "estimation", 0, 100)])[0].ballots
 
-    compiled = compiled_or_plain(network, folder, **WHAT)
+    compiled = compiled_or_plain(network, folder, WHAT)
     assert isinstance(compiled, CompiledNetwork)
     plain = ballots(network)
     assert len(np.unique(plain)) > 2
@@ -208,7 +209,7 @@ from pathlib import Path
 from adds.models.compiled import compiled_or_plain
 from tests.test_compiled import WHAT, network_with_everything
 network = network_with_everything()
-assert compiled_or_plain(network, Path(sys.argv[1]) / "compiled", **WHAT) is network
+assert compiled_or_plain(network, Path(sys.argv[1]) / "compiled", WHAT) is network
 """
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from scipy import stats
 
-from adds.diffusion.noise import Noise, _box_muller, philox, philox_in_torch, sample_ids, stream_of
+from adds.diffusion.noise import Noise, box_muller, philox, philox_in_torch, sample_ids, stream_of
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_normals_are_those_of_64_bits():
     turn = 2 * torch.pi * 2.0**-32 * angle
     expected = torch.stack([radius * torch.cos(turn), radius * torch.sin(turn)], dim=-1)
     assert float(radius.max()) > 9.4
-    assert float((_box_muller(words) - expected).abs().max()) < 1e-5
+    assert float((box_muller(words) - expected).abs().max()) < 1e-5
 
 
 def test_coordinates_samples_votes_and_steps_are_uncorrelated():

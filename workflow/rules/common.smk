@@ -166,10 +166,10 @@ def cost() -> str:
 def show_summary() -> None:
     """Print what a finished run has to tell, which is in a file too; lines that are too long are cut.
 
-    Where a run is watched (`adds.monitor.watch`), whoever shows it prints this in its turn.
+    A run that wasn't asked for it has nothing to tell. Where it is watched (`adds.monitor.watch`), whoever shows it prints this in its turn.
     """
     path = Path(EXPERIMENT.results) / "summary.txt"
-    if not path.exists():
+    if not any(str(path) in map(str, job.output) for job in workflow.dag.jobs):
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     lines = path.read_text().splitlines()

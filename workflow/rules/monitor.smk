@@ -74,6 +74,24 @@ rule estimate:
         "../../scripts/estimate.py"
 
 
+rule check:
+    # Two minutes on a new machine: is it right for the run, and how fast?
+    log:
+        "<logs>/check.log",
+    conda:
+        "../../envs/adds.yaml"
+    threads: 1
+    resources:
+        gpu=NEEDS["gpu"],
+        mem_mb=NEEDS["mem_mb"],
+        runtime=60,
+    params:
+        config=EXPERIMENT.config,
+        machine=machine_of,
+    script:
+        "../../scripts/check_machine.py"
+
+
 rule why:
     log:
         "<logs>/why.log",

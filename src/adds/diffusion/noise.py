@@ -85,7 +85,7 @@ def _round_keys(key: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         yield (key[0] + number * _KEY_INCREMENTS[0]) & _MASK, (key[1] + number * _KEY_INCREMENTS[1]) & _MASK
 
 
-def _box_muller(words: Sequence[Tensor]) -> Tensor:
+def box_muller(words: Sequence[Tensor]) -> Tensor:
     """Three uniform 32-bit words ([...]) to two independent standard normals ([..., 2], float32).
 
     The radius takes two words, which is fine enough near 0 for a tail up to 9.4 sigma; for the angle, one is more
@@ -168,4 +168,4 @@ class Noise:
         rows = (numbers, votes, torch.full_like(numbers, timestep))  # a row each, as the keys may have
         counter = (blocks[None, :], *(word[:, None] for word in rows))
         words = philox(counter, (keys[:, :1], keys[:, 1:]))
-        return _box_muller(words[:3]).flatten(1)
+        return box_muller(words[:3]).flatten(1)

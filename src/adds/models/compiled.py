@@ -17,6 +17,7 @@ import logging
 import platform
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -66,75 +67,74 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or repr(error)).splitlines()[0]
 
 
-def _examples(shape: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    states = torch.randn(_EXAMPLES, *shape, generator=torch.Generator().manual_seed(0)).to(device)
-    return states, torch.linspace(0, 999, _EXAMPLES, device=device)
+def _examples(what: "Compilable") -> tuple[Tensor, Tensor]:
+    states = torch.randn(_EXAMPLES, *what.shape, generator=torch.Generator().manual_seed(0)).to(what.device)
+    return states, torch.linspace(0, 999, _EXAMPLES, device=what.device)
 
 
-def compile_network(
-    network: nn.Module, package: Path | str, *, shape: tuple[int, ...], most: int, device: torch.device
-) -> None:
-    """Compile a network, whatever its weights, for batches of 2 to ``most`` states of ``shape`` ([C, H, W]).
+@dataclass(frozen=True)
+class Compilable:
+    """What a network is to the compiler: the ``facts`` that hold of it, and where and on what it is evaluated.
+
+    That is batches of at most ``most`` states of ``shape`` ([C, H, W]).
+    """
+
+    facts: Mapping[str, str]
+    shape: tuple[int, ...]
+    most: int
+    device: torch.device
+
+
+def compile_network(network: nn.Module, package: Path | str, what: Compilable) -> None:
+    """Compile a network, whatever its weights, for batches of 2 states or more.
 
     Those are the sizes that occur: the configured one, and what halving it gives. If larger ones could, the compiler
     would have to count a GPU's tensors with 64 bits, which is slower.
     """
-    batch = torch.export.Dim("batch", min=2, max=max(most, 2 * _EXAMPLES))
+    batch = torch.export.Dim("batch", min=2, max=max(what.most, 2 * _EXAMPLES))
     settings = {**_SETTINGS, "compile_threads": torch.get_num_threads()}
     with torch.no_grad():
-        exported = torch.export.export(network, _examples(shape, device), dynamic_shapes=({0: batch}, {0: batch}))
+        exported = torch.export.export(network, _examples(what), dynamic_shapes=({0: batch}, {0: batch}))
         torch._inductor.aoti_compile_and_package(exported, package_path=str(package), inductor_configs=settings)
 
 
-def check_values(
-    compiled: "CompiledNetwork", network: nn.Module, *, shape: tuple[int, ...], device: torch.device
-) -> float:
+def check_values(compiled: "CompiledNetwork", network: nn.Module, what: Compilable) -> float:
     """Return the largest difference to the original on a few states, in parts of its largest value.
 
     One that is too large is an error.
     """
     with torch.inference_mode():
-        examples = _examples(shape, device)
+        examples = _examples(what)
         expected = network(*examples)
         difference = float((compiled(*examples) - expected).abs().max() / expected.abs().max())
-    most = MOST_DIFFERENCE[device.type]
+    most = MOST_DIFFERENCE[what.device.type]
     if not difference <= most:
         raise ArithmeticError(f"its values differ by {difference:.1e} from the original's, more than {most}")
     return difference
 
 
-def package_for(
-    network: nn.Module,
-    folder: Path,
-    *,
-    facts: Mapping[str, str],
-    shape: tuple[int, ...],
-    most: int,
-    device: torch.device,
-) -> Path:
-    """Return the package for a network of which ``facts`` hold and for this processor; make it where it isn't there.
+def package_for(network: nn.Module, folder: Path, what: Compilable) -> Path:
+    """Return the package for a network and this processor; make it where it isn't there.
 
     The network's weights don't matter, as long as they give values that can be compared. Making it needs a C++
     compiler, and for GPUs Triton and CUDA's headers besides. Nothing but speed depends on it: where it fails the
     package is left empty, and its description says why.
     """
-    described = {**facts, "most": str(most), "version": str(VERSION), **target(device)}
+    described = {**what.facts, "most": str(what.most), "version": str(VERSION), **target(what.device)}
     package = folder / sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16] / "compiled.pt2"
     with exclusive(package.with_name("lock"), "the diffusion model is being compiled"):
         if not package.with_suffix(".json").exists():
-            failed = _try_to_compile(network, package, shape=shape, most=most, device=device)
+            failed = _try_to_compile(network, package, what)
             text = json.dumps({**described, **({"failed": failed} if failed else {})}, indent=2)
             package.with_suffix(".json").write_text(text + "\n")
     return package
 
 
-def _try_to_compile(
-    network: nn.Module, package: Path, *, shape: tuple[int, ...], most: int, device: torch.device
-) -> str | None:
+def _try_to_compile(network: nn.Module, package: Path, what: Compilable) -> str | None:
     """Compile and compare; return why it failed, or None."""
     try:
-        compile_network(network, package, shape=shape, most=most, device=device)
-        difference = check_values(CompiledNetwork(network, package), network, shape=shape, device=device)
+        compile_network(network, package, what)
+        difference = check_values(CompiledNetwork(network, package), network, what)
     except Exception as error:  # whatever a compiler may say: without it jobs are slower, not wrong
         logger.warning(
             "the diffusion model can't be compiled here, jobs run slower: %s", _first_line(error), exc_info=True
@@ -174,22 +174,14 @@ class CompiledNetwork:
         return evaluated
 
 
-def compiled_or_plain(
-    network: nn.Module,
-    folder: Path,
-    *,
-    facts: Mapping[str, str],
-    shape: tuple[int, ...],
-    most: int,
-    device: torch.device,
-) -> CompiledNetwork | nn.Module:
+def compiled_or_plain(network: nn.Module, folder: Path, what: Compilable) -> CompiledNetwork | nn.Module:
     """Return the network compiled, or as it is where it can't be or where compiled values aren't its own."""
-    package = package_for(network, folder, facts=facts, shape=shape, most=most, device=device)
+    package = package_for(network, folder, what)
     problem = json.loads(package.with_suffix(".json").read_text()).get("failed")
     if problem is None:
         try:
             compiled = CompiledNetwork(network, package)
-            check_values(compiled, network, shape=shape, device=device)
+            check_values(compiled, network, what)
             return compiled
         except (RuntimeError, ArithmeticError) as error:
             problem = _first_line(error)

@@ -86,6 +86,8 @@ class ClassifierKind(Protocol):
     def load(self, folder: Path, settings: Mapping[str, Any], device: torch.device) -> Classifier:
         """Load what `obtain` left."""
 
+    # A kind whose networks are known before they are there has ``untrained(settings, half=...)`` too.
+
 
 def classifier_kind(name: str) -> ClassifierKind:
     """Return the module of a kind of classifier."""

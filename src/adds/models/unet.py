@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from adds.diffusion.denoiser import Network
-from adds.models.compiled import compiled_or_plain, package_for
+from adds.models.compiled import Compilable, compiled_or_plain, package_for
 from adds.models.fast_unet import UNet, accelerate, halve
 from adds.models.weights import load_weights
 
@@ -83,27 +83,25 @@ def load_diffusion(
     network = load_unet(weights, settings["unet"], device=device, half=halved(settings, device))
     if compiled is None:
         return network
-    return compiled_or_plain(network, compiled, **compilable(settings, device, batch_size))
+    return compiled_or_plain(network, compiled, compilable(settings, device, batch_size))
 
 
 def compile_diffusion(settings: Mapping[str, Any], device: torch.device, batch_size: int, folder: Path) -> None:
     """Compile the diffusion model of a configuration, whose weights need not be there yet."""
     network = untrained_unet(settings["unet"], device=device, half=halved(settings, device))
-    package_for(network, folder, **compilable(settings, device, batch_size))
+    package_for(network, folder, compilable(settings, device, batch_size))
 
 
-def compilable(settings: Mapping[str, Any], device: torch.device, batch_size: int) -> dict[str, Any]:
+def compilable(settings: Mapping[str, Any], device: torch.device, batch_size: int) -> Compilable:
     """Say what a diffusion model is to the compiler: architecture, precision, the shape of its states and how many."""
     unet = settings["unet"]
-    return {
-        "facts": {
-            "unet": json.dumps(unet, sort_keys=True),
-            "precision": "float16" if halved(settings, device) else "float32",
-        },
-        "shape": (unet["in_channels"], unet["image_size"], unet["image_size"]),
-        "most": batch_size,
-        "device": device,
-    }
+    precision = "float16" if halved(settings, device) else "float32"
+    return Compilable(
+        facts={"unet": json.dumps(unet, sort_keys=True), "precision": precision},
+        shape=(unet["in_channels"], unet["image_size"], unet["image_size"]),
+        most=batch_size,
+        device=device,
+    )
 
 
 def halved(settings: Mapping[str, Any], device: torch.device) -> bool:

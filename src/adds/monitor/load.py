@@ -164,12 +164,13 @@ def load_of_diffusion(settings: Mapping[str, Any], *, half: bool) -> Load:
 def load_of_classifier(settings: Mapping[str, Any], shape: tuple[int, ...], *, half: bool) -> Load | None:
     """Count a batch of the classifier of images of ``shape`` ([C, H, W]), all of it in one precision.
 
-    None of one that nothing is known of before it is there.
+    What it takes to bring them to another size isn't counted. None of one that nothing is known of before it is there.
     """
-    architecture = getattr(classifier_kind(settings["kind"]), "architecture", None)
-    found = architecture(settings, (1, *shape)) if architecture else None
-    if found is None:
-        return None
-    network, size = found
+    untrained = getattr(classifier_kind(settings["kind"]), "untrained", None)
     dtype = torch.float16 if half else torch.float32
-    return load_of(network.to(dtype), torch.empty(settings["batch_size"], *size[1:], device="meta", dtype=dtype))
+    with torch.device("meta"):
+        network = untrained(settings) if untrained else None
+        if network is None:
+            return None
+        size = getattr(network, "input_size", shape[1:])
+        return load_of(network.to(dtype), torch.empty(settings["batch_size"], shape[0], *size, dtype=dtype))

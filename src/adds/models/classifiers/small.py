@@ -53,7 +53,6 @@ def load_small(weights: Path, classes: int, device: torch.device) -> nn.Module:
     return network.eval().requires_grad_(False).to(device)
 
 
-def architecture(settings: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[nn.Module, tuple[int, ...]]:
-    """Return the network without its weights, and the shape of its images, for counting its operations."""
-    with torch.device("meta"):
-        return SmallClassifier(settings["classes"]), shape
+def untrained(settings: Mapping[str, Any], **_: bool) -> SmallClassifier:
+    """Return the classifier before it is trained."""
+    return SmallClassifier(settings["classes"])

@@ -82,7 +82,7 @@ class TimmClassifier(nn.Module):
         unit = (images + 1) / 2
         if unit.shape[-2:] != self.input_size:
             unit = functional.interpolate(unit, size=self.input_size, mode=RESIZE, antialias=True)
-        with torch.autocast(images.device.type, enabled=self.half_precision):
+        with torch.autocast("cuda", torch.float16, enabled=self.half_precision):
             logits: Tensor = self.network((unit - self.mean) / self.std)
         return logits
 
@@ -123,17 +123,15 @@ def load(folder: Path, settings: Mapping[str, Any], device: torch.device) -> nn.
     return classifier.eval().requires_grad_(False).to(device)
 
 
-def architecture(settings: Mapping[str, Any], _shape: tuple[int, ...]) -> tuple[nn.Module, tuple[int, ...]] | None:
-    """Return the network without its weights, and the shape of its images, for counting its operations.
+def untrained(settings: Mapping[str, Any], *, half: bool = False) -> TimmClassifier | None:
+    """Return the classifier without its weights.
 
     None for a model of the hub: it would have to be asked which architecture that is.
     """
-    timm = import_timm()
     if ":" in settings["name"]:
         return None
-    with torch.device("meta"):
-        network = timm.create_model(settings["name"], pretrained=False)
-    return network, (1, *timm.data.resolve_model_data_config(network)["input_size"])
+    network = import_timm().create_model(settings["name"], pretrained=False, num_classes=settings["classes"])
+    return TimmClassifier(TimmDescription.of(network), half=half)
 
 
 def pretrained(name: str, revision: str) -> nn.Module:
