@@ -46,6 +46,7 @@ test: lint
 
 bench: $(INSTALLED)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m studies.benchmark
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m studies.gpu_counts
 
 test-slurm: $(INSTALLED)
 	command -v slurmctld || apt-get install --yes --no-install-recommends munge slurmctld slurmd slurm-client

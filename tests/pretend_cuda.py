@@ -290,7 +290,8 @@ def _computed(func: Operator, args: Args, kwargs: Kwargs) -> Any:
 
     out = func(*_mapped(widened, args), **_mapped(widened, kwargs))
     if _name(func) == "native_group_norm":
-        return _normalised(*_mapped(widened, args[:3]), narrowed(out[1]), narrowed(out[2]))
+        x, weight, bias = _mapped(widened, args[:3])
+        return _normalised(x, weight, bias, narrowed(out[1]), narrowed(out[2]))
     return (narrowed(out[0]), *out[1:]) if _name(func) in NORMS else _mapped(narrowed, out)
 
 

@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from studies.benchmark import markdown
+from studies.gpu_counts import of_the_network
 from torch import nn
 
 from adds.diffusion.noise import Noise
@@ -327,3 +329,8 @@ def test_foreseen_padding_is_what_a_job_has(schedule, mode, tmp_path):
     ledgers = FamilyLedgers(tmp_path, identity, list(images), variant)
     job(sampler, images, ledgers, size, at_once=machine["at_once"])
     assert sampler.pipeline.denoiser.batches.padding == pytest.approx(expected_padding(experiment.plan(), machine))
+
+
+def test_the_benchmark_has_the_counts_of_today():
+    """`python -m studies.gpu_counts` writes them."""
+    assert markdown(of_the_network(PAPER["diffusion"])) in (PROJECT / "docs/benchmark.md").read_text()

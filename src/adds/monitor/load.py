@@ -48,6 +48,9 @@ class Load:
     """Bytes by operator."""
 
     operators: int
+    weights: int
+    """Bytes of the weights."""
+
     peak: int
     """Bytes that are held at most, weights included."""
 
@@ -143,9 +146,10 @@ def counted() -> Iterator[_Operators]:
 def load_of(network: nn.Module, *inputs: Tensor) -> Load:
     """Count one evaluation; on torch's meta device that takes neither time nor memory."""
     with counted() as operators:
-        operators.hold([*network.parameters(), *network.buffers(), *inputs])
+        operators.hold([*network.parameters(), *network.buffers()])
+        weights = operators.peak
         network.eval()(*inputs)
-    return Load(operations(network, *inputs), operators.bytes_of, operators.operators, operators.peak)
+    return Load(operations(network, *inputs), operators.bytes_of, operators.operators, weights, operators.peak)
 
 
 def load_of_diffusion(settings: Mapping[str, Any], *, half: bool) -> Load:
