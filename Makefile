@@ -5,7 +5,7 @@ VENV := .venv
 PIP_INSTALL ?= $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
 REPORT := results/digits/report.html
-CHECK_FORM := $(VENV)/bin/check-jsonschema --quiet
+CHECK_FORM := $(VENV)/bin/check-jsonschema
 # The longest jobs come first, so that no core waits for one of them at the end. (Snakemake's other scheduler can't count so far.)
 LONGEST := $(foreach sigma,0.8 0.6 0.4,$(foreach method,adds densepure,results/digits/counts/$(method)/sigma$(sigma)/votes5/00000.parquet))
 
