@@ -43,5 +43,5 @@ def test_verdicts_are_those_of_the_documents():
     claims = pd.read_csv(RESULTS / "tables/claims.csv").groupby("claim")["claim_verdict"].first().value_counts()
     told = claims["holds"], claims["contradicted"], claims["undecided"]
     readme, document = ((PROJECT / name).read_text().replace("\n", " ") for name in ("README.md", "docs/claims.md"))
-    assert "of the paper's 22 claims {} hold, {} are contradicted and {} stay undecided".format(*told) in readme
+    assert "{} of the paper's 22 claims hold, {} are contradicted and {} stay undecided".format(*told) in readme
     assert "**{} claims hold, {} are contradicted, {} are undecided**".format(*told) in document
