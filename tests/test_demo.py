@@ -1,0 +1,47 @@
+"""That `make demo` leaves what the documents print (`make check-demo`), up to rounding on other processors."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+RESULTS = PROJECT / "results/digits"
+TABLES = ("README.md", "docs/demo.md", "docs/demo.md", "docs/demo.md")
+NAMES = ("certified_accuracy", "clean_accuracy", "true_class_probability", "bounds")
+POINTS = 1.2
+"""What two of 180 images are, and more than any mean of probabilities moves."""
+
+pytestmark = [pytest.mark.demo, pytest.mark.skipif(not (RESULTS / "tables").exists(), reason="run `make demo` first")]
+
+
+def first_numbers(text):
+    """Return a table's first number of every cell, by the row's title; a cell of two bounds has two."""
+    rows = (line.replace("**", "").strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| "))
+    return {row[0]: [re.findall(r"^[\d.]+|(?<=→ )[\d.]+", cell)[:2] for cell in row[1:]] for row in rows}
+
+
+def tables_of(document):
+    """Return the tables by sigma of a document, in its order."""
+    return re.findall(r"(?:^\| sigma \| 0\.4 .*\n)(?:^\|.*\n)+", (PROJECT / document).read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("document", "place", "name"), list(zip(TABLES, (0, 0, 1, 2), NAMES, strict=True)))
+def test_tables_are_those_of_the_documents(document, place, name):
+    printed = first_numbers(tables_of(document)[place])
+    found = first_numbers((RESULTS / f"tables/{name}.md").read_text())
+    assert list(printed) == list(found)
+    assert len(printed) == 10
+    for title, cells in printed.items():
+        for cell, other in zip(cells, found[title], strict=True):
+            assert cell
+            assert [float(number) for number in other] == pytest.approx([float(number) for number in cell], abs=POINTS)
+
+
+def test_verdicts_are_those_of_the_documents():
+    claims = pd.read_csv(RESULTS / "tables/claims.csv").groupby("claim")["claim_verdict"].first().value_counts()
+    told = claims["holds"], claims["contradicted"], claims["undecided"]
+    readme, document = ((PROJECT / name).read_text().replace("\n", " ") for name in ("README.md", "docs/claims.md"))
+    assert "{} of the paper's 22 claims hold, {} are contradicted and {} stay undecided".format(*told) in readme
+    assert "**{} claims hold, {} are contradicted, {} are undecided**".format(*told) in document
