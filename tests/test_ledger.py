@@ -18,7 +18,7 @@ from adds.machine.devices import CPU
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.weights import describe_model, sha256_of
 from adds.monitor.ledgers import differences, families, main, unused, why
-from adds.registry import Variant
+from adds.registry import ROUNDING, Variant
 from adds.results.certified import certificates
 from adds.sampling.counting import Request, refuse_to_draw
 from adds.sampling.job import run_job, whole_identity
@@ -285,6 +285,21 @@ def test_another_identity_is_drawn_anew(ran, identity):
 def test_another_network_or_kind_of_device_is_another_identity(changes):
     assert whole_identity(**{"identity": CONFIGURED, "models": MODELS, "device": "cpu", **changes}) != IDENTITY
     assert identity_of()["hash"] == IDENTITY["hash"]
+
+
+def test_samples_of_a_gpu_that_rounds_elsewhere_are_others(monkeypatch):
+    """Those of the CPU are what they were, and so are those of methods without a diffusion model."""
+
+    def hashes():
+        without = {"classifier": {"sha256": "c"}}
+        return [
+            whole_identity(CONFIGURED, models, device)["hash"]
+            for device, models in (("cuda", {"diffusion": {"sha256": "d"}}), ("cuda", without), ("cpu", MODELS))
+        ]
+
+    before = hashes()
+    monkeypatch.setitem(ROUNDING, "cuda", ROUNDING["cuda"] + 1)
+    assert [one != other for one, other in zip(hashes(), before, strict=True)] == [True, False, False]
 
 
 def test_a_job_that_only_reads_says_what_is_missing_and_leaves_nothing(ran, tmp_path):

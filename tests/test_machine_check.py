@@ -20,6 +20,7 @@ from adds.monitor.machine_check import (
     Batch,
     Batches,
     Networks,
+    check_networks,
     compare_noise,
     compare_precision,
     missing_for_compiling,
@@ -218,6 +219,16 @@ def test_the_headers_of_cuda_are_found_where_they_may_be(tmp_path, monkeypatch):
     (tmp_path / "include").mkdir()
     (tmp_path / "include/cuda.h").touch()
     assert tmp_path / "include/cuda.h" in machine_check._cuda_headers()
+
+
+def test_of_a_classifier_that_nothing_is_known_of_that_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine_check, "LARGEST", 1)
+    hub = {"kind": "timm", "name": "hf-hub:someone/else", "classes": 10, "half_precision": True}
+    sizes = {"diffusion": 2, "classifier": 2}
+    known = networks(tmp_path, torch.device("cpu"), classifier=hub)
+    found, rates = check_networks(known, sizes, tmp_path, compile_=False)
+    assert found[-1].found.startswith("nothing is known of it before it is there")
+    assert list(rates) == ["diffusion"]
 
 
 def test_a_table_is_aligned():

@@ -21,7 +21,6 @@ from adds.registry import (
     CLASSIFIERS,
     DATASETS,
     DIFFUSION_HINT,
-    HALF_PRECISION,
     KERNELS,
     LABEL,
     METHODS,
@@ -486,7 +485,6 @@ class Experiment:
         keys: tuple[str, ...] = ("timesteps",)
         if self.reads(setting.method, "diffusion"):
             keys += ("schedule", "rescale_timesteps", "steps", "half_precision", "unet")
-            found |= {"rounding": HALF_PRECISION} if config["diffusion"]["half_precision"] else {}
         members = [family, *(name for name, method in METHODS.items() if method.contained_in == family), *readers]
         networks = self.networks(family)
         return {

@@ -31,8 +31,8 @@ step, and Bayes' rule with the training images as the prior, as they are or weig
 KERNELS: tuple[Network, ...] = ("kernel", "radius_kernel")
 """Readers that are fitted to a data set's training images and have no weights to give."""
 
-HALF_PRECISION = 2
-"""Raised when the diffusion model rounds elsewhere in half precision, so that older and newer samples aren't mixed."""
+ROUNDING = {"cuda": 2}
+"""Raised when the diffusion model rounds elsewhere on such a device, so that older and newer samples aren't mixed."""
 
 Origin = Literal["paper", "yardstick", "ours"]
 """Whose a method is: the paper's comparison, what the paper's comparison lacks, or our own."""

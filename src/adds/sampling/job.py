@@ -21,7 +21,7 @@ from adds.data.images import Images, Picture
 from adds.experiment import short_hash
 from adds.machine.devices import Device
 from adds.machine.logs import Stopped, watched
-from adds.registry import OPTIONS
+from adds.registry import OPTIONS, ROUNDING
 from adds.sampling.counting import Counter, Counting, Draw, Progress, Tally, side_by_side
 from adds.sampling.ledger import FamilyLedgers
 from adds.sampling.stopping import SampleSize
@@ -48,12 +48,14 @@ def whole_identity(identity: Mapping[str, Any], models: Mapping[str, Any], devic
     Half precision is used on GPUs only, so samples of two kinds of device are kept apart. ``hash`` names the rest.
     """
     whole = {**identity, "models": dict(models), "device": device}
+    if "diffusion" in models and device in ROUNDING:
+        whole["rounding"] = ROUNDING[device]
     return {**whole, "hash": short_hash(whole)}
 
 
 def configured(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration's part of a whole identity."""
-    return {key: value for key, value in identity.items() if key not in ("models", "device", "hash")}
+    return {key: value for key, value in identity.items() if key not in ("models", "device", "rounding", "hash")}
 
 
 def versions() -> str:
