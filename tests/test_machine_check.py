@@ -172,11 +172,13 @@ def test_other_errors_are_not_taken_for_want_of_memory():
 
 
 def test_a_faster_batch_is_recommended_only_where_it_pays():
-    def told(rate: float) -> str:
-        return Batches(32, [Batch(16, 50, 0), Batch(32, 100, 0), Batch(64, rate, 0)]).finding("diffusion").found
+    def told(rate: float, peak: int) -> str:
+        tried = [Batch(16, 50, peak), Batch(32, 100, peak), Batch(64, rate, 2 * peak)]
+        return Batches(32, tried).finding("diffusion").found
 
-    assert told(200.0).endswith("set diffusion.batch_size to 64")
-    assert "set diffusion" not in told(105.0)
+    assert told(200.0, 1 << 30).endswith("try diffusion.batch_size = 64, with sampling.chunk_size = 256")
+    assert "try" not in told(105.0, 1 << 30)
+    assert "try" not in told(200.0, 0)
 
 
 def two_jobs(monkeypatch, tmp_path, gpus: str, patience: float = 60.0):
