@@ -537,10 +537,11 @@ def test_partial_tables_say_what_they_rest_on(rerun):
         path.unlink()
     whole = (rerun / "results/digits/tables/certified_accuracy.md").read_text()
     plan = (rerun / "results/digits/plan.json").read_text()
-    jobs = planned(rerun, partial=True)
+    jobs = planned(rerun, "--config", "partial=true")
+    assert "report_page" in planned(rerun, "--forceall", "--config", "partial=no")
     made = {"select_images", "merge", "certificates", "tables", "comparisons", "plan", "provenance", "summary"}
     assert set(jobs) == made
-    done = run(rerun, partial=True)
+    done = run(rerun, "--config", "partial=true")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (rerun / "results/digits/tables/certified_accuracy.md").read_text() == whole
     assert (rerun / "results/digits/plan.json").read_text() == plan

@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import yaml
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.utils import validate
@@ -31,7 +32,10 @@ gpus = load("machine.gpus")
 
 def understood():
     """The experiment that the configuration describes; what is wrong with it is said in one line."""
-    experiment.accept_words(config)
+    schema = yaml.safe_load(
+        Path(workflow.source_path("../schemas/config.schema.yaml")).read_text()
+    )
+    config.update(experiment.accept_words(config, schema, schema["$defs"]))
     try:
         validate(config, schema="../schemas/config.schema.yaml", set_default=False)
         return experiment.Experiment.from_config(config)
