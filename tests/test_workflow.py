@@ -13,6 +13,7 @@ import pytest
 from safetensors.torch import save_file
 
 from adds.models.weights import read_tensors
+from adds.results.report import made_by
 from tests.workflow import PROJECT, SNAKEMAKE, command, copy_project, merged, planned, run, run_in
 
 VARIANTS = 5  # carlini, densepure, adds with 1 and 5 votes, adds_oneshot
@@ -85,9 +86,9 @@ def test_every_file_of_the_contract(finished):
         results / "plan.json",
     ]:
         assert file.stat().st_size > 0, file
-    made_by = json.loads((results / "provenance.json").read_text())
-    assert len(made_by["models"]) == 2
-    assert set(made_by["identities"]) == set(certificates["identity"])
+    told = json.loads((results / "provenance.json").read_text())
+    assert len(told["models"]) == 2
+    assert set(told["identities"]) == set(certificates["identity"])
     assert len(list((finished / "results/ledger").glob("*/*.jsonl"))) == 3 * SIGMAS * SHARDS, "one for a leader's job"
 
 
@@ -304,6 +305,20 @@ def test_more_samples_draw_only_the_missing_ones(rerun):
     firsts = re.findall(r'"first_sample":(\d+)', "".join(texts))
     assert sorted(map(int, firsts)) == sorted([0, 0, 0, 0, 8, 8, 12, 12, 16, 16])
     assert (after["evaluations"] == before["evaluations"] + 12).all()
+
+
+def test_a_second_look_at_the_same_samples_is_told(rerun):
+    """Also where the first one's results are gone, as long as its samples are there."""
+    target = "results/digits/provenance.json"
+    assert json.loads((rerun / target).read_text())["other_looks"] == []
+    shutil.rmtree(rerun / "results/digits")
+    only = {"carlini": {"votes": [1]}, "densepure": None, "adds": None, "adds_oneshot": None}
+    done = run(rerun, target, sampling={"n": 14}, bound="pair", methods=only, figures={"votes": [1]})
+    assert done.returncode == 0, done.stdout + done.stderr
+    provenance = json.loads((rerun / target).read_text())
+    (look,) = provenance["other_looks"]
+    assert (look["n"], look["bound"], look["alpha"]) == (12, "cohen", 0.05)
+    assert "were certified with n = 12, bound cohen, alpha = 0.05 too" in made_by(provenance, "")
 
 
 def test_a_killed_job_continues_to_the_same_counts(rerun):
