@@ -8,7 +8,7 @@ import csv
 import difflib
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -1009,6 +1009,25 @@ WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no":
 """What people write for a boolean."""
 NOTHING = ("null", "~", "")
 """What they write for null."""
+
+
+def located(config: Mapping[str, Any], find: Callable[[str], str]) -> dict[str, Any]:
+    """Return the configuration with the files that it names as ``find`` finds them."""
+
+    def found(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: found(part) for key, part in value.items()}
+        return find(value) if isinstance(value, str) else value
+
+    whole = deepcopy(dict(config))
+    sections = [whole, *(whole[name] for name in ("dataset", "diffusion", "classifier"))]
+    for section in [*sections, *filter(None, whole["readers"].values())]:
+        section |= {key: found(section[key]) for key in NAMING_FILES if key in section}
+    return whole
+
+
+NAMING_FILES = ("list", "classes", "weights", "file", "paper_tables")
+"""Keys whose text is a file's name; readers name one for each sigma."""
 
 
 def normalised(config: Mapping[str, Any]) -> dict[str, Any]:
