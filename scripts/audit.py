@@ -4,8 +4,9 @@ import logging
 import sys
 from typing import Any
 
+from bootstrap import configure_logging
+
 from adds.data.images import Images
-from adds.machine.logs import configure_logging
 from adds.models.pipeline import load_for_job
 from adds.monitor.audit import IMAGES, TRAJECTORIES, Audit, recovered_errors
 

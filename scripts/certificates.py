@@ -1,8 +1,8 @@
 """Certify every image from the merged counts, by every bound."""
 
 import pandas as pd
+from bootstrap import configure_logging
 
-from adds.machine.logs import configure_logging
 from adds.results.certified import certificates
 
 if __name__ == "__main__":

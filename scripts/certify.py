@@ -4,7 +4,9 @@ import time
 
 STARTED = time.perf_counter()  # before the imports, which are a part of the job
 
-from adds.machine.logs import configure_logging, stop_on_signals, telling_when_stopped
+from bootstrap import configure_logging
+
+from adds.machine.logs import stop_on_signals, telling_when_stopped
 
 if __name__ == "__main__":  # imports take a second in which Ctrl-C may come, too
     stop_on_signals()
@@ -95,12 +97,12 @@ def tell_times(sampler: "Sampler") -> None:
 
 
 def check_code(code: dict[str, str]) -> None:
-    """Refuse to draw under the identity of other code than the one that is installed."""
-    installed = {name: METHODS[name].counts for name in code if name in METHODS}
-    if installed != code:
+    """Refuse to draw under the identity of other code than this, as where files were changed in the middle of a run."""
+    here = {name: METHODS[name].counts for name in code if name in METHODS}
+    if here != code:
         raise RuntimeError(
-            f"the installed package ({adds.__file__}) is not this workflow's: its methods have other checksums. Run "
-            "`pip install -e .` in the workflow's folder"
+            f"the library {adds.__file__} is not the one that this run was begun with: its methods have other "
+            "checksums. Start Snakemake again"
         )
 
 

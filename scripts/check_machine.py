@@ -1,21 +1,18 @@
 """Find out whether this machine is right for the configured run, and how fast it is; print a table and a verdict."""
 
 import json
-import logging
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from bootstrap import configure_logging
 
 from adds.experiment import Experiment
 from adds.machine.devices import claim_device
-from adds.machine.logs import configure_logging
 from adds.monitor.machine_check import Networks, check_networks, compare_noise, describe_device, share_out, table
 from adds.monitor.speed import CHECK, what_is_checked
-
-log = logging.getLogger("adds")
 
 
 def main(experiment: Experiment, machine: dict[str, Any], results: Path) -> bool:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from bootstrap import configure_logging
 
 from adds.data.images import Images
 from adds.machine.devices import claim_device
-from adds.machine.logs import configure_logging
 from adds.models.pipeline import load_pipeline
 from adds.monitor.checkup import (
     CLASSIFIED,

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from bootstrap import configure_logging
 
 from adds.diffusion.schedule import Schedule, evenly_spaced
-from adds.machine.logs import configure_logging
 from adds.results.claims.claim import read_claims
 from adds.results.claims.measures import measure
 from adds.results.claims.show import write_claims

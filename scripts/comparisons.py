@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from bootstrap import configure_logging
 
-from adds.machine.logs import configure_logging
 from adds.registry import in_order, title
 from adds.results.accuracy import bounds_table, paired_table, radius_table, true_class_shares
 from adds.results.tables import bounds_cells, paired_cells, partial_mark, radius_cells, write, write_note

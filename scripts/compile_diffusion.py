@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from bootstrap import configure_logging
+
 from adds.machine.devices import claim_device
-from adds.machine.logs import configure_logging
 
 
 def main(recipe: dict[str, Any], machine: dict[str, Any], folder: Path) -> None:

@@ -1,7 +1,8 @@
 """Download the archive of the data set's images, where no local copy is configured."""
 
+from bootstrap import configure_logging
+
 from adds.data.download import Expected, fetch
-from adds.machine.logs import configure_logging
 from adds.registry import DATASETS
 
 if __name__ == "__main__":

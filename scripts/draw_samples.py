@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from bootstrap import configure_logging
 
 from adds.diffusion.schedule import Schedule
 from adds.machine.devices import claim_device
-from adds.machine.logs import configure_logging
 from adds.models.training import generate
 from adds.models.unet import load_diffusion
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pandas as pd
+from bootstrap import configure_logging
 
 from adds.experiment import Experiment
-from adds.machine.logs import configure_logging
 from adds.monitor.estimate import estimate, read_counts, sequential_summary, summary
 from adds.monitor.speed import CHECK, checked_speed
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from bootstrap import configure_logging
 
 from adds.data.images import Images, class_names, read_table
-from adds.machine.logs import configure_logging
 from adds.results.explorer import explored, explorer_page, pictures_of
 
 

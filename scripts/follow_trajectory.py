@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from bootstrap import configure_logging
 
 from adds.data.images import Images, class_names
-from adds.machine.logs import configure_logging
 from adds.models.pipeline import load_for_job
 from adds.sampling.closeups import trajectory
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from bootstrap import configure_logging
 
 from adds.data.images import Form, check_labels, class_names, describe, reader
-from adds.machine.logs import configure_logging
 
 
 def main(recipe: dict[str, Any], listed: str, classes: str | None, source: str | None, output: Any) -> None:

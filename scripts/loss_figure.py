@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pandas as pd
+from bootstrap import configure_logging
 
-from adds.machine.logs import configure_logging
 from adds.results.figures.loss import caption, draw
 from adds.results.figures.style import look, save
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from bootstrap import configure_logging
 from torch import Tensor
 
 from adds.data.images import training_of
 from adds.diffusion.schedule import model_sigma
-from adds.machine.logs import configure_logging
 from adds.machine.memory import keep_freed_memory
 from adds.methods.carlini import denoise
 from adds.models.pipeline import classifier_kind, load_pipeline

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pandas as pd
+from bootstrap import configure_logging
 
-from adds.machine.logs import configure_logging
 from adds.models.weights import checksums
 from adds.results.merge import merge_counts
 

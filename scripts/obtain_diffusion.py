@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from bootstrap import configure_logging
+
 from adds.data.download import Expected, fetch, use_local
-from adds.machine.logs import configure_logging
 from adds.models.weights import describe_model
 from adds.registry import DIFFUSION_HINT
 

@@ -5,7 +5,8 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from adds.machine.logs import configure_logging
+from bootstrap import configure_logging
+
 from adds.monitor.estimate import evaluations_per_sample
 from adds.monitor.expected import padding_warning
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from bootstrap import configure_logging
 
-from adds.machine.logs import configure_logging
 from adds.results.report import report
 
 

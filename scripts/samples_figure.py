@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+from bootstrap import configure_logging
 
 from adds.data.images import in_unit_interval
-from adds.machine.logs import configure_logging
 from adds.results.figures.samples import COLUMNS, caption, draw, pixels_table
 from adds.results.figures.style import look, save
 

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from bootstrap import configure_logging
 
-from adds.machine.logs import configure_logging
 from adds.results.certified import by_bound
 from adds.results.figures.samples_needed import caption, draw
 from adds.results.figures.style import look, save

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pandas as pd
+from bootstrap import configure_logging
 
 from adds.data.images import Images
-from adds.machine.logs import configure_logging
 from adds.models.pipeline import load_for_job
 from adds.sampling.closeups import budget_by_step
 

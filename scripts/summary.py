@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from adds.machine.logs import configure_logging
+from bootstrap import configure_logging
+
 from adds.monitor.summary import summary
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from bootstrap import configure_logging
 
-from adds.machine.logs import configure_logging
 from adds.registry import BOUNDS, LABEL
 from adds.results.accuracy import accuracy_table, is_certified
 from adds.results.again import outcomes_again, seeds_errors

@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 import torch
+from bootstrap import configure_logging
 
 from adds.data.images import training_of
-from adds.machine.logs import configure_logging
 from adds.machine.memory import keep_freed_memory
 from adds.models.training import TrainingSettings, train_diffusion
 from adds.models.weights import describe_model, save_weights

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pandas as pd
+from bootstrap import configure_logging
 
 from adds.data.images import class_names
-from adds.machine.logs import configure_logging
 from adds.results.certified import by_bound
 from adds.results.figures.style import look, save
 from adds.results.figures.vote_distribution import caption, draw, needed_percent, shares

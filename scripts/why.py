@@ -1,7 +1,8 @@
 """Print which samples on record the configuration can use, and what keeps the others from use."""
 
+from bootstrap import configure_logging
+
 from adds.experiment import Experiment
-from adds.machine.logs import configure_logging
 from adds.monitor.ledgers import why
 
 if __name__ == "__main__":

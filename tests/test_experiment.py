@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
+from snakemake.cli import parse_config
 
 from adds.certificates.certificate import least_certifying_n
 from adds.experiment import ConfigError, Experiment, Setting, accept_words, explain, least_n
@@ -308,10 +309,37 @@ def test_images_of_another_source_are_other_images():
     assert paper().archive == paper(dataset={"images": 3}).archive == "resources/imagenet/ILSVRC2012_img_val.tar"
 
 
-def test_what_people_type_is_accepted():
-    config = configured("digits", partial="true")
-    accept_words(config)
-    assert understood(config).partial
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("partial=true", {"partial": True}),
+        ("partial=yes", {"partial": True}),
+        ("partial=1", {"partial": True}),
+        ("partial=True", {"partial": True}),
+        ("partial=0", {"partial": False}),
+        ("partial=off", {"partial": False}),
+        ("sampling={n: 1000, alpha: 1e-3}", {"sampling": {"n": 1000, "alpha": 0.001}}),
+        ("sigmas=[0.5, 1]", {"sigmas": [0.5, 1.0]}),
+        ("dataset={images: null, crop: no}", {"dataset": {"images": None, "crop": False}}),
+        ("methods={adds: {votes: [1, 9]}, rs: ~}", {"methods": {"adds": {"votes": [1, 9]}, "rs": None}}),
+        ("guidance_scale={1.0: 0.7}", {"guidance_scale": {"1.0": 0.7}}),
+        ("readers={noised: null}", {"readers": {"noised": None}}),
+        ("figures={votes: [5], dpi: 90}", {"figures": {"votes": [5], "dpi": 90}}),
+        ("experiment=mine", {"experiment": "mine"}),
+    ],
+)
+def test_what_people_type_is_accepted(typed, meant):
+    """As Snakemake hands it over."""
+    changes = parse_config([typed])
+    config, wanted = (configured("digits", **words) for words in (changes, meant))
+    assert accept_words(config, SCHEMA, SCHEMA["$defs"]) == wanted
+
+
+@pytest.mark.parametrize("typed", ["partial=maybe", "partial=2", "sampling={n: many}", "sampling={alpha: nan}"])
+def test_what_makes_no_sense_is_refused_by_name(typed):
+    config = accept_words(configured("digits", **parse_config([typed])), SCHEMA, SCHEMA["$defs"])
+    with pytest.raises(ConfigError, match=r"(partial|sampling\.\w+) is .*: it must be (boolean|integer|number)"):
+        understood(config)
 
 
 def test_rs_alone_needs_no_picture_of_a_denoiser():

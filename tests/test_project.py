@@ -254,4 +254,11 @@ def test_every_path_of_the_map_exists():
 @pytest.mark.parametrize("script", sorted((PROJECT / "scripts").glob("*.py")), ids=lambda path: path.name)
 def test_scripts_touch_snakemake_only_when_run(script):
     """Importing a script does nothing, so that its functions can be tested and debugged."""
-    exec(compile(script.read_text(), script, "exec"), {"__name__": "imported"})
+    exec(compile(script.read_text(), script, "exec"), {"__name__": "imported", "__file__": str(script)})
+
+
+@pytest.mark.parametrize("script", sorted((PROJECT / "scripts").glob("*.py")), ids=lambda path: path.name)
+def test_scripts_take_the_library_of_their_own_workflow(script):
+    """Before they import any of it."""
+    first = next(module for module in imports_of(script) if module.split(".")[0] in ("bootstrap", "adds"))
+    assert first == ("adds.machine.logs" if script.name == "bootstrap.py" else "bootstrap")

@@ -13,6 +13,7 @@ import pytest
 from safetensors.torch import save_file
 
 from adds.models.weights import read_tensors
+from adds.results.report import made_by
 from tests.workflow import PROJECT, SNAKEMAKE, command, copy_project, merged, planned, run, run_in
 
 VARIANTS = 5  # carlini, densepure, adds with 1 and 5 votes, adds_oneshot
@@ -85,9 +86,9 @@ def test_every_file_of_the_contract(finished):
         results / "plan.json",
     ]:
         assert file.stat().st_size > 0, file
-    made_by = json.loads((results / "provenance.json").read_text())
-    assert len(made_by["models"]) == 2
-    assert set(made_by["identities"]) == set(certificates["identity"])
+    told = json.loads((results / "provenance.json").read_text())
+    assert len(told["models"]) == 2
+    assert set(told["identities"]) == set(certificates["identity"])
     assert len(list((finished / "results/ledger").glob("*/*.jsonl"))) == 3 * SIGMAS * SHARDS, "one for a leader's job"
 
 
@@ -306,6 +307,20 @@ def test_more_samples_draw_only_the_missing_ones(rerun):
     assert (after["evaluations"] == before["evaluations"] + 12).all()
 
 
+def test_a_second_look_at_the_same_samples_is_told(rerun):
+    """Also where the first one's results are gone, as long as its samples are there."""
+    target = "results/digits/provenance.json"
+    assert json.loads((rerun / target).read_text())["other_looks"] == []
+    shutil.rmtree(rerun / "results/digits")
+    only = {"carlini": {"votes": [1]}, "densepure": None, "adds": None, "adds_oneshot": None}
+    done = run(rerun, target, sampling={"n": 14}, bound="pair", methods=only, figures={"votes": [1]})
+    assert done.returncode == 0, done.stdout + done.stderr
+    provenance = json.loads((rerun / target).read_text())
+    (look,) = provenance["other_looks"]
+    assert (look["n"], look["bound"], look["alpha"]) == (12, "cohen", 0.05)
+    assert "were certified with n = 12, bound cohen, alpha = 0.05 too" in made_by(provenance, "")
+
+
 def test_a_killed_job_continues_to_the_same_counts(rerun):
     target = "results/digits/counts/adds/sigma0.5/votes5/00000.parquet"
     store = rerun / "results/ledger"
@@ -468,15 +483,6 @@ def test_other_numbers_of_samples_are_noticed_without_snakemakes_records(rerun):
     assert "this configuration wants 4 + 16 (fixed)" in done.stdout + done.stderr
 
 
-def test_jobs_refuse_to_draw_with_another_clones_library(rerun):
-    """Snakemake reads the registry of its own folder; jobs have the package that is installed."""
-    registry = rerun / "src/adds/registry.py"
-    registry.write_text(re.sub(r'counts="\w+"', 'counts="0123456789abcdef"', registry.read_text()))
-    done = run(rerun, "results/digits/counts/carlini/sigma0.5/votes1/00000.parquet")
-    assert done.returncode != 0
-    assert "is not this workflow's: its methods have other checksums" in done.stdout + done.stderr
-
-
 def test_sequential_mode_stops_when_it_knows(rerun):
     changes = {
         "sampling": {"mode": "sequential", "n0": 32, "n": 96, "chunk_size": 16},
@@ -537,10 +543,11 @@ def test_partial_tables_say_what_they_rest_on(rerun):
         path.unlink()
     whole = (rerun / "results/digits/tables/certified_accuracy.md").read_text()
     plan = (rerun / "results/digits/plan.json").read_text()
-    jobs = planned(rerun, partial=True)
+    jobs = planned(rerun, "--config", "partial=true")
+    assert "report_page" in planned(rerun, "--forceall", "--config", "partial=no")
     made = {"select_images", "merge", "certificates", "tables", "comparisons", "plan", "provenance", "summary"}
     assert set(jobs) == made
-    done = run(rerun, partial=True)
+    done = run(rerun, "--config", "partial=true")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (rerun / "results/digits/tables/certified_accuracy.md").read_text() == whole
     assert (rerun / "results/digits/plan.json").read_text() == plan

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -85,14 +85,19 @@ def run_in(folder: Path, *command, environment=None) -> subprocess.CompletedProc
 
 
 def run(folder: Path, *arguments: str, environment=None, **changes) -> subprocess.CompletedProcess[str]:
-    """Run the tiny experiment: by Snakemake's own main in a fork, so that it is imported once for all runs."""
+    """Run the tiny experiment."""
     words = command(folder, *arguments, **changes)
     if environment is not None:
         return run_in(folder, *words, environment=environment)
+    return snakemake(folder, *words[1:])
+
+
+def snakemake(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run Snakemake's own main in a fork, so that it is imported once for all runs."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         child = os.fork()
         if child == 0:
-            _be_snakemake(folder, words[1:], stdout.fileno(), stderr.fileno())
+            _be_snakemake(folder, words, stdout.fileno(), stderr.fileno())
         _, status = os.waitpid(child, 0)
         texts = []
         for stream in (stdout, stderr):
@@ -101,7 +106,7 @@ def run(folder: Path, *arguments: str, environment=None, **changes) -> subproces
         return subprocess.CompletedProcess(words, os.waitstatus_to_exitcode(status), *texts)
 
 
-def _be_snakemake(folder: Path, words: list[str], *streams: int) -> NoReturn:
+def _be_snakemake(folder: Path, words: Sequence[str], *streams: int) -> NoReturn:
     """Become a Snakemake that writes into two files, and end as it does."""
     code = 1
     try:

@@ -8,10 +8,12 @@ import csv
 import difflib
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal
@@ -971,11 +973,61 @@ def asks_label(sampling: Mapping[str, Any]) -> bool:
     return sampling["mode"] == "sequential" and any("label" in question for question in sampling["stop"]["questions"])
 
 
-def accept_words(config: dict[str, Any]) -> None:
-    """Take what people type after --config: Snakemake reads `partial=true` as text."""
-    words = {"true": True, "false": False}
-    if isinstance(config.get("partial"), str):
-        config["partial"] = words.get(config["partial"].lower(), config["partial"])
+def accept_words(value: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
+    """Return what people typed after --config as the schema means it: Snakemake hands most of it over as text.
+
+    What the schema has another type for than text is read as that, wherever it stands; what can't be read so is left
+    for the schema to refuse. ``definitions`` are what the schema's references point to.
+    """
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
+    if "anyOf" in schema:  # a section or null
+        return None if value in NOTHING else accept_words(value, schema["anyOf"][0], definitions)
+    if isinstance(value, dict):
+        known_keys, others = schema.get("properties", {}), schema.get("additionalProperties")
+        other = others if isinstance(others, dict) else {}
+        return {key: accept_words(part, known_keys.get(key, other), definitions) for key, part in value.items()}
+    if isinstance(value, list):
+        return [accept_words(part, schema.get("items", {}), definitions) for part in value]
+    types = schema.get("type", "string")
+    types = [types] if isinstance(types, str) else types
+    if types == ["boolean"]:
+        return WORDS.get(str(value).lower(), value)
+    if not isinstance(value, str):
+        return value
+    if "null" in types and value in NOTHING:
+        return None
+    with suppress(ValueError):
+        if "integer" in types:
+            return int(value)
+        if "number" in types and isfinite(float(value)):
+            return float(value)
+    return value
+
+
+WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+"""What people write for a boolean."""
+NOTHING = ("null", "~", "")
+"""What they write for null."""
+
+
+def located(config: Mapping[str, Any], find: Callable[[str], str]) -> dict[str, Any]:
+    """Return the configuration with the files that it names as ``find`` finds them."""
+
+    def found(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: found(part) for key, part in value.items()}
+        return find(value) if isinstance(value, str) else value
+
+    whole = deepcopy(dict(config))
+    sections = [whole, *(whole[name] for name in ("dataset", "diffusion", "classifier"))]
+    for section in [*sections, *filter(None, whole["readers"].values())]:
+        section |= {key: found(section[key]) for key in NAMING_FILES if key in section}
+    return whole
+
+
+NAMING_FILES = ("list", "classes", "weights", "file", "paper_tables")
+"""Keys whose text is a file's name; readers name one for each sigma."""
 
 
 def normalised(config: Mapping[str, Any]) -> dict[str, Any]:

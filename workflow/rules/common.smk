@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import yaml
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.utils import validate
@@ -23,6 +24,38 @@ def load(name: str):
     return sys.modules[spec.name]
 
 
+ROOT = workflow.current_basedir.join("../..")
+IS_FOLDER = "://" not in ROOT.get_path_or_uri(secret_free=True)
+"""Whether the workflow is in a folder, or at an address that Snakemake takes single files of text from."""
+
+
+def own(name: str) -> str:
+    """A file that the configuration names: the user's, or else the workflow's own."""
+    if Path(name).exists():
+        return name
+    if IS_FOLDER:
+        path = os.path.normpath(f"{ROOT.get_path_or_uri(secret_free=True)}/{name}")
+        return path if os.path.exists(path) else name
+    try:
+        return workflow.source_path(f"../../{name}")
+    except (WorkflowError, UnicodeError):
+        return name
+
+
+def address_of(wildcards) -> str:
+    """Where a file of the workflow's own weights is, if it isn't in a folder."""
+    path = f"weights/{wildcards.file}.safetensors"
+    return ROOT.join(path).get_path_or_uri(secret_free=True)
+
+
+if not IS_FOLDER:
+    # scripts/bootstrap.py looks for the library where it is itself: in Snakemake's cache.
+    workflow.source_path("../../scripts/bootstrap.py")
+    for name in (
+        Path(workflow.source_path("../../src/adds/MANIFEST")).read_text().split()
+    ):
+        workflow.source_path(f"../../src/adds/{name}")
+
 registry = load("registry")
 experiment = load("experiment")
 preflight = load("data.preflight")
@@ -31,10 +64,13 @@ gpus = load("machine.gpus")
 
 def understood():
     """The experiment that the configuration describes; what is wrong with it is said in one line."""
-    experiment.accept_words(config)
+    schema = yaml.safe_load(
+        Path(workflow.source_path("../schemas/config.schema.yaml")).read_text()
+    )
+    config.update(experiment.accept_words(config, schema, schema["$defs"]))
     try:
         validate(config, schema="../schemas/config.schema.yaml", set_default=False)
-        return experiment.Experiment.from_config(config)
+        return experiment.Experiment.from_config(experiment.located(config, own))
     except WorkflowError as error:
         raise WorkflowError(experiment.explain(error.__context__)) from None
     except experiment.ConfigError as error:

@@ -1,6 +1,27 @@
 # The networks, each in a folder that is named by what makes it: taken from a file, downloaded, or trained here.
 
 
+if not IS_FOLDER:
+
+    rule fetch_weights:
+        # The embedded experiment's networks: of an address, Snakemake takes files of text only.
+        input:
+            # Whoever copies the weights by hand keeps them.
+            ancient(workflow.source_path("../../weights/README.md")),
+        output:
+            "weights/{file}.safetensors",
+        log:
+            "<logs>/fetch_weights/{file}.log",
+        retries: 3
+        localrule: True
+        conda:
+            "../../envs/adds.yaml"
+        params:
+            url=address_of,
+        script:
+            "../../scripts/fetch_weights.py"
+
+
 if EXPERIMENT.trains:
 
     rule train_diffusion:

@@ -143,8 +143,8 @@ rule detail:
 
 rule claims:
     input:
-        claims="config/claims.yaml",
-        published="config/paper_tables.csv",
+        claims=own("config/claims.yaml"),
+        published=own("config/paper_tables.csv"),
         counts="<results>/counts.parquet",
         certificates="<results>/certificates.parquet",
         detail="<results>/detail.parquet" if EXPERIMENT.compares_detail() else [],

@@ -30,25 +30,19 @@ def processor() -> str:
 CPU = Device("cpu", processor())
 
 
-def resolve(name: str) -> str:
-    """Resolve ``auto`` to the GPU where there is one; refuse a GPU where there is none."""
-    import torch
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name != "cpu" and not torch.cuda.is_available():
-        raise ValueError(f"device is {name!r}, but this machine has no GPU that torch can use: set device to 'cpu'")
-    return name
-
-
 def claim_device(machine: Mapping[str, Any]) -> Device:
-    """Return the device that a configuration asks for; a GPU is this process's own until it ends."""
+    """Return the device that a configuration asks for; a GPU is this process's own until it ends.
+
+    Where there is none it is refused: on a CPU, whoever didn't ask for it would wait for years.
+    """
     if machine["device"] == "cpu":
         return CPU
-    if take_gpu(jobs_per_gpu=machine["jobs_per_gpu"]) is not None:
-        resolve("cuda")  # a GPU that torch can't use is an error, not a reason to go on without
-    if resolve(machine["device"]) == "cpu":
-        return CPU
+    take_gpu(jobs_per_gpu=machine["jobs_per_gpu"])
     import torch
 
+    if not torch.cuda.is_available():
+        raise ValueError(
+            f"device is {machine['device']!r}, but this machine has no GPU that torch can use: run this where there "
+            "is one, or set device to 'cpu' if you mean it"
+        )
     return Device("cuda", torch.cuda.get_device_name())

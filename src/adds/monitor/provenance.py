@@ -12,7 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-PACKAGES = ("adds", "torch", "guided-diffusion-sdk", "numpy", "scipy", "pandas", "scikit-learn", "snakemake")
+from adds import __version__
+
+PACKAGES = ("torch", "guided-diffusion-sdk", "numpy", "scipy", "pandas", "scikit-learn", "snakemake")
 
 
 def commit(folder: Path) -> str | None:
@@ -30,7 +32,11 @@ def provenance(certified: pd.DataFrame, models: Iterable[Path], lists: Iterable[
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit(Path(__file__).parent),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "versions": {
+            "python": platform.python_version(),
+            "adds": __version__,
+            **{name: version(name) for name in PACKAGES},
+        },
         "models": described,
         "lists": {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in lists},
         "identities": sorted(set(certified["identity"])),

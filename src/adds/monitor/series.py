@@ -59,7 +59,7 @@ def run(series: Mapping[str, Any], snakemake: list[str]) -> dict[str, Path]:
         common = own.with_name("common.yaml")
         common.write_text(yaml.safe_dump(series["common"]))
         results[name] = Path("results", experiment)
-        target = str(results[name] / "certificates.parquet")
+        target = str(results[name] / "provenance.json")  # made of the certificates
         files = ["--configfile", *series["after"], str(common), str(own)]
         print(f"{experiment}: {target}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "snakemake", target, *snakemake, *files], check=True)

@@ -44,6 +44,7 @@ SILENT = ("plan", "identify", "select_images", "provenance", "summary", "all", "
 WORK = {
     "reading the images": ("download_images", "images"),
     "getting the networks ready": (
+        "fetch_weights",
         "obtain_classifier",
         "obtain_diffusion",
         "train_classifier",

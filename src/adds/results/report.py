@@ -1,5 +1,6 @@
 """The report: one page that opens on the result, then shows everything else, each figure and table with its caption."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -76,9 +77,21 @@ def made_by(provenance: Mapping[str, Any], config: str) -> str:
     rows += [("Device", ", ".join(provenance["devices"])), ("Versions", versions)]
     rows += [(f"Network {name}", f"sha256 {checksum}") for name, checksum in provenance["models"].items()]
     rows += [(f"List {name}", f"sha256 {checksum}") for name, checksum in provenance["lists"].items()]
+    rows += [("Another look", told) for told in map(looked, provenance.get("other_looks", []))]
     table = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
     folded = f"<details><summary>The configuration, every key</summary><pre>{escape(config)}</pre></details>"
     return f'<div class="scroll"><table>{table}</table></div>{folded}'
+
+
+def looked(look: Mapping[str, Any]) -> str:
+    """Return how samples of this run were certified otherwise: choosing between looks spends alpha for each."""
+    most = "at most " if look["mode"] == "sequential" else ""
+    asked = f", questions {json.dumps(look['questions'])}" if "questions" in look else ""
+    return (
+        f"These samples, or some of them, were certified with {most}n = {look['n']:,}, bound {look['bound']}, alpha = "
+        f"{look['alpha']:g}{asked} too ({look['experiment']}, {look['date']}). If this run's n or bound was chosen "
+        "after seeing that, its level is no longer alpha: every look spends it again."
+    )
 
 
 def _section(heading: str, content: str, level: int = 2, name: str = "") -> str:

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from adds import __version__
 from adds.data.images import Images, Picture
 from adds.experiment import short_hash
 from adds.machine.devices import Device
@@ -60,8 +61,8 @@ def configured(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 def versions() -> str:
     """Say with what the counts were made."""
-    packages = " ".join(f"{name} {version(name)}" for name in ("adds", "torch", "guided-diffusion-sdk"))
-    return f"python {platform.python_version()} {packages}"
+    packages = " ".join(f"{name} {version(name)}" for name in ("torch", "guided-diffusion-sdk"))
+    return f"python {platform.python_version()} adds {__version__} {packages}"
 
 
 def provenance(identity: Mapping[str, Any], device: Device) -> dict[str, Any]:
