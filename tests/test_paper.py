@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -118,7 +119,7 @@ def described(server, path, algorithm):
     return {"urls": [server.address + path], "size": len(content), algorithm: digest}
 
 
-def run(folder, server, *arguments, configfiles=(), hub=None, **changes):
+def run(folder, server, *arguments, configfiles=(), hub=None, environment=(), **changes):
     config = {
         "device": "cpu",
         "dataset": {"images": 2, "download": described(server, "/ILSVRC2012_img_val.tar", "md5")},
@@ -142,6 +143,7 @@ def run(folder, server, *arguments, configfiles=(), hub=None, **changes):
         "HF_ENDPOINT": hub or server.address,
         "HF_HOME": str(folder / "hub"),
         "HF_HUB_DISABLE_XET": "1",
+        **dict(environment),
     }
     command = [SNAKEMAKE, "--cores", "2", *arguments, "--configfile", *configfiles, "small.yaml"]
     return subprocess.run(
@@ -149,10 +151,42 @@ def run(folder, server, *arguments, configfiles=(), hub=None, **changes):
     )
 
 
-def test_from_nothing_to_tables(server, tmp_path):
-    folder = copy_project(tmp_path)
-    done = run(folder, server)
+WITHOUT_NETWORK = """
+import sys
+
+
+def refuse(event, arguments):
+    if event == "socket.getaddrinfo" or (event == "socket.connect" and not isinstance(arguments[1], str)):
+        with open({asked!r}, "a") as file:
+            print(event, arguments, sys.argv, file=file)
+        raise OSError("there is no network")
+
+
+sys.addaudithook(refuse)
+"""
+
+
+@pytest.fixture
+def without_network(tmp_path):
+    """An environment in which no process of Python gets anywhere, and whoever tries is noted in a file."""
+    asked = tmp_path / "asked"
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without/sitecustomize.py").write_text(WITHOUT_NETWORK.format(asked=str(asked)))
+    paths = [str(tmp_path / "without"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": os.pathsep.join(paths)}, asked
+
+
+def test_from_nothing_to_tables_without_a_network_once_everything_is_fetched(server, tmp_path, without_network):
+    folder = copy_project(tmp_path / "run")
+    environment, asked = without_network
+    fetched = run(folder, server, "fetch")
+    assert fetched.returncode == 0, fetched.stdout[-4000:] + fetched.stderr[-4000:]
+    assert not (folder / "results").exists()
+    server.asked.clear()
+    done = run(folder, server, environment=environment)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert server.asked == []
+    assert not asked.exists(), asked.read_text()
     results = folder / "results/imagenet"
     images = pd.read_csv(results / "images.csv")
     assert list(images["class_name"]) == ["tench", "hammerhead"]
@@ -161,6 +195,16 @@ def test_from_nothing_to_tables(server, tmp_path):
     assert set(table["paper_percent"]) == {62.0, 57.6, 61.6, 58.8, 60.4, 61.2}
     assert "(paper 62.0" in (results / "tables/certified_accuracy.md").read_text()
     assert (results / "figures/vote_distribution.png").exists()
+
+
+def test_the_network_is_really_refused(server, without_network):
+    environment, asked = without_network
+    code = f"import urllib.request; urllib.request.urlopen({server.address!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert "there is no network" in done.stderr
+    assert "socket." in asked.read_text()
 
 
 def test_without_a_gpu_the_paper_is_refused_before_any_download(server, tmp_path):

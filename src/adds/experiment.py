@@ -790,6 +790,13 @@ class Experiment:
         denoiser = [f"{recipe['denoiser']}/{name}" for name in ("weights", "description.json") if "denoiser" in recipe]
         return denoiser + [recipe[key] for key in ("weights", "file") if key in recipe]
 
+    def from_elsewhere(self) -> list[str]:
+        """Return the networks that are downloaded or given, rather than made here."""
+        given = [] if self.trains else [f"{self.folder(network)}/weights" for network in LIMITS]
+        readers = {(network, sigma) for sigma in self.sigmas for network in READERS if self.any_reads(network)}
+        recipes = [self.reader(*reader) for reader in sorted(readers)]
+        return given + [recipe[key] for recipe in recipes for key in ("weights", "file") if key in recipe]
+
     @property
     def images_source(self) -> str | None:
         """Where the images come from: a local copy or the downloaded archive, unless the data set needs neither."""

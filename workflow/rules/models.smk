@@ -193,11 +193,9 @@ rule check_models:
         "../../scripts/check_models.py"
 
 
-rule models:
-    # Everything that a run reads and doesn't compute: for instance to fetch it where there is a network.
+rule fetch:
+    # Everything that comes from elsewhere: where nodes have no network, it is asked for where there is one.
     input:
         "<images>/images.npy",
-        "<classifier>/weights",
-        all_weights,
-        "<compiled>/asked" if EXPERIMENT.any_reads("diffusion") else [],
+        EXPERIMENT.from_elsewhere(),
     localrule: True

@@ -38,7 +38,7 @@ LAST_LINES = 20
 WHOLE = {"all", "everything"}
 """Rules that ask for everything, the plan included."""
 
-SILENT = ("plan", "identify", "select_images", "provenance", "summary", "all", "everything", "models")
+SILENT = ("plan", "identify", "select_images", "provenance", "summary", "all", "everything", "fetch")
 """Rules that take no time, or only ask for others."""
 
 WORK = {
