@@ -1,6 +1,7 @@
 """Find out whether this machine is right for the configured run, and how fast it is; print a table and a verdict."""
 
 import json
+import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -10,30 +11,52 @@ import torch
 from bootstrap import configure_logging
 
 from adds.experiment import Experiment
-from adds.machine.devices import claim_device
-from adds.monitor.machine_check import Networks, check_networks, compare_noise, describe_device, share_out, table
+from adds.machine.devices import Device, claim_device
+from adds.monitor.machine_check import (
+    Check,
+    Finding,
+    Job,
+    Networks,
+    attempted,
+    compare_noise,
+    describe_device,
+    share_out,
+    table,
+)
 from adds.monitor.speed import CHECK, what_is_checked
+
+
+def check_networks(experiment: Experiment, machine: dict[str, Any], device: torch.device) -> Check:
+    folders = {name: Path(experiment.folder(name)) for name in ("diffusion", "classifier")}
+    networks = Networks({name: experiment.config[name] for name in folders}, folders, device)
+    samples, votes = max(machine["chunk_size"], machine["at_once"]), max(one.votes for one in experiment.settings())
+    check = Check(networks, machine["batch_size"], Job(samples, math.prod(networks.shape), votes))
+    check.run(Path(experiment.folder("compiled")), asked=machine["compile"])
+    return check
 
 
 def main(experiment: Experiment, machine: dict[str, Any], results: Path) -> bool:
     torch.set_num_threads(machine["threads"])
-    findings = [share_out()]  # before this process takes a GPU itself
-    claimed = claim_device(machine)
-    device = torch.device(claimed.kind)
-    findings = [describe_device(claimed), *findings, *compare_noise(device)]
-    folders = {name: Path(experiment.folder(name)) for name in ("diffusion", "classifier")}
-    settings = {name: experiment.config[name] for name in folders}
-    compiled = Path(experiment.folder("compiled"))
-    found, rates = check_networks(
-        Networks(settings, folders, device), machine["batch_size"], compiled, compile_=machine["compile"]
-    )
-    findings += found
+    jobs = attempted("two jobs at once", lambda: [share_out(machine["jobs_per_gpu"])])  # before this process has a GPU
+    claimed: list[Device] = []
+
+    def claim() -> list[Finding]:
+        claimed.append(claim_device(machine))
+        return [describe_device(claimed[0])]
+
+    findings, rates = attempted("device", claim) + jobs, {}
+    if claimed:
+        device = torch.device(claimed[0].kind)
+        check = check_networks(experiment, machine, device)
+        findings += attempted("random numbers", lambda: compare_noise(device)) + check.findings
+        rates = check.rates
     print(table(findings), flush=True)
     problems = [finding for finding in findings if finding.verdict == "PROBLEM"]
     results.mkdir(parents=True, exist_ok=True)
-    record = {"of": what_is_checked(experiment), "device": claimed.name, "evaluations_per_second": rates}
-    text = json.dumps({**record, "findings": [asdict(finding) for finding in findings]}, indent=2)
-    (results / CHECK).write_text(text + "\n")
+    if "diffusion" in rates:
+        record = {"of": what_is_checked(experiment), "device": claimed[0].name, "evaluations_per_second": rates}
+        text = json.dumps({**record, "findings": [asdict(finding) for finding in findings]}, indent=2)
+        (results / CHECK).write_text(text + "\n")
     if problems:
         print(f"\nNOT READY for {experiment.name}: {'; '.join(f'{one.what}: {one.found}' for one in problems)}")
         return False

@@ -1,6 +1,6 @@
 """What a GPU would do, counted without one: bytes and operators of the paper's network, waits and memory of ADDS.
 
-Bytes, operators and memory are counted as tensors are read, written and held (`adds.monitor.load`); waits on a
+Bytes, operators and memory are counted as tensors are read, written and held (`adds.monitor.demand`); waits on a
 pretended GPU (`tests.pretend_cuda`), which computes everything on the CPU. Nothing here is a time.
 """
 
@@ -24,7 +24,7 @@ from adds.models.embedded import embedded_pipeline
 from adds.models.fast_unet import accelerate, halve
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.unet import build_unet
-from adds.monitor.load import CASTS, GIB, NORMS, Load, counted, load_of, load_of_classifier, load_of_diffusion
+from adds.monitor.demand import CASTS, GIB, NORMS, Demand, counted, demand_of, demand_of_classifier, demand_of_diffusion
 from adds.registry import METHODS
 from adds.sampling.counting import Request
 from adds.sampling.sampler import Sampler
@@ -35,6 +35,8 @@ PAPER = Path("config/config.yaml")
 BATCHES = (4, 8, 16, 32)
 SIDE, ROWS = 64, 128
 VOTES, SIGMA = 5, 1.0
+WAITED = 326
+"""Counted on the last commit before waits were gathered, c26d245."""
 
 
 def guided_diffusions_half(network: Any) -> None:
@@ -57,23 +59,23 @@ def of_the_network(settings: Mapping[str, Any]) -> Table:
             for step in steps:
                 step(network)
             side = unet["image_size"]
-            load = load_of(network, torch.empty(n, unet["in_channels"], side, side), torch.zeros(n))
-        rows.append(_row(name, load))
+            demand = demand_of(network, torch.empty(n, unet["in_channels"], side, side), torch.zeros(n))
+        rows.append(_row(name, demand))
     return rows
 
 
-def _row(name: str, load: Load) -> dict[str, Any]:
+def _row(name: str, demand: Demand) -> dict[str, Any]:
     def gigabytes(names: set[str]) -> float:
-        return sum(load.bytes_of[name] for name in names) / 1e9
+        return sum(demand.bytes_of[name] for name in names) / 1e9
 
     return {
         "the paper's UNet, a batch of 32": name,
-        "TFLOP": load.operations / 1e12,
-        "GB moved": load.moved / 1e9,
+        "TFLOP": demand.operations / 1e12,
+        "GB moved": demand.moved / 1e9,
         "of these casts": gigabytes(CASTS),
         "norms": gigabytes(NORMS),
-        "operators": load.operators,
-        "peak GiB": load.peak / GIB,
+        "operators": demand.operators,
+        "peak GiB": demand.peak / GIB,
     }
 
 
@@ -125,13 +127,13 @@ def memory(config: Mapping[str, Any]) -> Table:
     per_coordinate = {name: bytes_per_coordinate(name) for name in ("carlini", "densepure", "adds")}
     rows = []
     for batch in BATCHES:
-        load = load_of_diffusion({**diffusion, "batch_size": batch}, half=True)
+        demand = demand_of_diffusion({**diffusion, "batch_size": batch}, half=True)
         # Under autocast its weights stay in single precision.
-        of_classifier = load_of_classifier({**classifier, "batch_size": batch}, shape, half=False)
+        of_classifier = demand_of_classifier({**classifier, "batch_size": batch}, shape, half=False)
         assert of_classifier is not None
         chunk = 4 * batch
         states = {name: chunk * np.prod(shape) * each / GIB for name, each in per_coordinate.items()}
-        networks = max(load.peak + of_classifier.weights, of_classifier.peak + load.weights) / GIB
+        networks = max(demand.peak + of_classifier.weights, of_classifier.peak + demand.weights) / GIB
         rows.append(
             {
                 "diffusion.batch_size": batch,
@@ -151,7 +153,8 @@ def text() -> str:
         HEADING,
         "Written by `python -m studies.gpu_counts`: counts, not times ([gpu.md](gpu.md)).",
         markdown(of_the_network(config["diffusion"])),
-        f"A chunk of 32 samples of ADDS with {VOTES} votes waits {in_all} times for the GPU:",
+        f"A chunk of 32 samples of ADDS with {VOTES} votes waits {in_all} times for the GPU. It waited {WAITED} times, "
+        "counted likewise, when every check was read by itself and trajectories were told apart by masks:",
         markdown(by_place),
         "Memory of jobs: one network at its largest, the other's weights, a chunk's samples at their largest, 5 votes:",
         markdown(memory(config)),

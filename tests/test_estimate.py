@@ -20,6 +20,7 @@ from adds.methods.guidance import guided_steps
 from adds.methods.release import Subject
 from adds.models.fast_unet import FusedAttention
 from adds.models.unet import build_unet
+from adds.monitor.demand import CASTS, GIB, demand_of, demand_of_classifier, demand_of_diffusion
 from adds.monitor.estimate import (
     CLASSIFICATION,
     estimate,
@@ -42,7 +43,6 @@ from adds.monitor.expected import (
     samples_needed,
     shares_of,
 )
-from adds.monitor.load import CASTS, GIB, load_of, load_of_classifier, load_of_diffusion
 from adds.monitor.speed import CHECK, checked_speed, what_is_checked
 from adds.registry import METHODS, Variant
 from adds.sampling.ledger import FamilyLedgers
@@ -70,35 +70,35 @@ def test_the_networks_have_their_sizes(config, parameters):
     assert sum(parameter.numel() for parameter in network.parameters()) == parameters
 
 
-def test_the_load_of_a_network_is_what_it_adds_up_to():
+def test_the_demand_of_a_network_is_what_it_adds_up_to():
     network = nn.Sequential(nn.Linear(100, 200), nn.ReLU(), nn.Linear(200, 10)).to("meta")
-    load = load_of(network, torch.empty(8, 100, device="meta"))
+    demand = demand_of(network, torch.empty(8, 100, device="meta"))
     weights = 100 * 200 + 200 + 200 * 10 + 10
-    assert load.operations == 2 * 8 * (100 * 200 + 200 * 10)
-    assert load.bytes_of == {"addmm": 4 * (weights + 8 * (100 + 200 + 200 + 10)), "relu": 4 * 8 * (200 + 200)}
-    assert (load.operators, load.moved_between) == (3, 4 * 8 * 400)
-    assert load.peak == 4 * (weights + 8 * (100 + 200 + 200))
-    assert load.seconds(tflops=2.0, bandwidth=0.5) == load.operations / 2e12 + load.moved_between / 0.5e12
+    assert demand.operations == 2 * 8 * (100 * 200 + 200 * 10)
+    assert demand.bytes_of == {"addmm": 4 * (weights + 8 * (100 + 200 + 200 + 10)), "relu": 4 * 8 * (200 + 200)}
+    assert (demand.operators, demand.moved_between) == (3, 4 * 8 * 400)
+    assert demand.peak == 4 * (weights + 8 * (100 + 200 + 200))
+    assert demand.seconds(tflops=2.0, bandwidth=0.5) == demand.operations / 2e12 + demand.moved_between / 0.5e12
 
 
-def test_the_load_of_the_papers_networks():
+def test_the_demand_of_the_papers_networks():
     """The diffusion model's published 2.24 TFLOP an image, less what folded upsampling saves."""
     paper, shape = PAPER["diffusion"], (3, 256, 256)
-    load, single = (load_of_diffusion(paper, half=half) for half in (True, False))
-    assert load.operations / 32e12 == pytest.approx(2.136, abs=0.001)
-    assert single.operations == load.operations
-    assert load.moved / 1e9 == pytest.approx(278, abs=1)
-    assert load.moved_between < 0.55 * single.moved_between
-    assert load.peak / GIB == pytest.approx(9.2, abs=0.1)
-    assert not CASTS & {name for name, moved in load.bytes_of.items() if moved > 0.05 * load.moved}
-    classifier = load_of_classifier(PAPER["classifier"], shape, half=True)
+    demand, single = (demand_of_diffusion(paper, half=half) for half in (True, False))
+    assert demand.operations / 32e12 == pytest.approx(2.136, abs=0.001)
+    assert single.operations == demand.operations
+    assert demand.moved / 1e9 == pytest.approx(278, abs=1)
+    assert demand.moved_between < 0.55 * single.moved_between
+    assert demand.peak / GIB == pytest.approx(9.2, abs=0.1)
+    assert not CASTS & {name for name, moved in demand.bytes_of.items() if moved > 0.05 * demand.moved}
+    classifier = demand_of_classifier(PAPER["classifier"], shape, half=True)
     assert classifier.operations / 32e12 == pytest.approx(0.72, rel=0.02)
-    assert load_of_classifier({**PAPER["classifier"], "name": "hf-hub:someone/else"}, shape, half=True) is None
+    assert demand_of_classifier({**PAPER["classifier"], "name": "hf-hub:someone/else"}, shape, half=True) is None
 
 
 def test_a_fused_attention_writes_no_matrix_of_weights():
     qkv = torch.empty(2, 3 * 64, 1024, device="meta")
-    moved = load_of(FusedAttention(1), qkv).bytes_of["attention"]
+    moved = demand_of(FusedAttention(1), qkv).bytes_of["attention"]
     assert moved == 4 * (qkv.numel() + 2 * 64 * 1024)
 
 

@@ -1,6 +1,7 @@
 """What `snakemake check` tells of a machine: on the CPU, on a pretended GPU, and where something is wrong."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,17 +13,21 @@ from adds.diffusion.noise import philox_in_torch
 from adds.experiment import Experiment
 from adds.machine.devices import CPU
 from adds.machine.gpus import VISIBLE
+from adds.models.classifiers import timm
 from adds.models.fast_unet import halve
-from adds.models.weights import WEIGHTS, save_weights
+from adds.models.weights import WEIGHTS, describe_model, save_weights
 from adds.monitor import machine_check
 from adds.monitor.estimate import estimate
 from adds.monitor.machine_check import (
-    Batch,
-    Batches,
+    Check,
+    Finding,
+    Job,
     Networks,
-    check_networks,
+    Trial,
+    Trials,
     compare_noise,
     compare_precision,
+    memory_of_jobs,
     missing_for_compiling,
     share_out,
     table,
@@ -85,6 +90,7 @@ def test_a_gpu_is_checked(tmp_path, monkeypatch, capsys):
     assert "Pretended GPU, 16 GiB, compute capability 8.0" in told
     assert "random words" in told
     assert "of its largest value in single (random weights)" in told
+    assert "of 16.0 GiB" in told
     assert counts.bytes["float16"]
     assert json.loads((tmp_path / CHECK).read_text())["device"] == "Pretended GPU"
 
@@ -116,16 +122,31 @@ def test_normal_deviates_that_are_off_are_noticed(monkeypatch):
     assert (words.verdict, normals.verdict) == ("good", "PROBLEM")
 
 
+def leave_timm(folder: Path) -> dict:
+    """Leave a small model of timm's, and return its settings."""
+    description = timm.TimmDescription("resnet10t", 10, (32, 32), (0.5,) * 3, (0.5,) * 3)
+    torch.manual_seed(0)
+    folder.mkdir()
+    save_weights(timm.TimmClassifier(description).network, folder / WEIGHTS)
+    describe_model(folder, asdict(description))
+    return {"kind": "timm", "name": "resnet10t", "classes": 10, "half_precision": True}
+
+
 @pytest.mark.parametrize("there", [False, True], ids=["random weights", "weights"])
 def test_half_precision_is_compared_on_the_networks_that_are_there(tmp_path, there):
+    unet = {**TINY_UNET, "in_channels": 3, "image_size": 16}
+    settings = {"kind": "timm", "name": "resnet10t", "classes": 10, "half_precision": True}
     if there:
         (tmp_path / "diffusion").mkdir()
-        save_weights(random_unet(), tmp_path / "diffusion" / WEIGHTS)
+        save_weights(random_unet(unet), tmp_path / "diffusion" / WEIGHTS)
+        settings = leave_timm(tmp_path / "classifier")
     with pretend_cuda():
-        diffusion, classifier = compare_precision(networks(tmp_path, GPU))
+        known = networks(tmp_path, GPU, diffusion={"unet": unet, "half_precision": True}, classifier=settings)
+        diffusion, classifier = compare_precision(known)
     assert diffusion.verdict == classifier.verdict == "good"
     assert ("random weights" in diffusion.found) != there
-    assert "100% of its predictions" in classifier.found
+    assert ("random weights" in classifier.found) != there
+    assert "100% of predictions" in classifier.found
 
 
 def test_half_precision_that_is_broken_is_noticed(tmp_path, monkeypatch):
@@ -135,7 +156,7 @@ def test_half_precision_that_is_broken_is_noticed(tmp_path, monkeypatch):
 
     monkeypatch.setattr("adds.models.unet.halve", broken)
     with pretend_cuda():
-        diffusion, _ = compare_precision(networks(tmp_path, GPU))
+        (diffusion,) = compare_precision(networks(tmp_path, GPU))  # the small classifier has single precision only
     assert diffusion.verdict == "PROBLEM"
 
 
@@ -152,39 +173,60 @@ def holding(most: int):
 
 @pytest.mark.parametrize(("most", "used", "largest"), [(100, 32, 64), (20, 16, 16), (3, 2, 2)])
 def test_the_largest_batch_is_found(monkeypatch, most, used, largest):
-    monkeypatch.setattr(machine_check, "_timed", lambda evaluate, states: Batch(len(evaluate(states)), 1.0, 0))
-    found = try_batches(holding(most), lambda n: torch.zeros(n), 32, seconds=60)
-    assert (found.used.size, found.tried[-1].size, found.full) == (used, largest, True)
-    assert ("doesn't fit" in found.finding("diffusion").found) == (used < 32)
+    monkeypatch.setattr(machine_check, "_timed", lambda evaluate, rows: Trial(len(evaluate(rows)), 1.0, None))
+    found = try_batches(holding(most), torch.zeros, 32, seconds=60)
+    assert (found.used.size, found.tried[-1].size) == (used, largest)
+    told = found.finding("diffusion")
+    assert ("halve diffusion.batch_size = 32" in told.found) == (used < 32)
+    assert (f"{largest} fit, {2 * largest} don't" in told.found) == (most > 8)
 
 
 def test_where_nothing_fits_that_is_said():
-    with pytest.raises(MemoryError, match="not even a batch of one"):
-        try_batches(holding(0), lambda n: torch.zeros(n), 8, seconds=60)
+    with pytest.raises(torch.OutOfMemoryError):
+        try_batches(holding(0), torch.zeros, 8, seconds=60)
 
 
-def test_other_errors_are_not_taken_for_want_of_memory():
-    def broken(_: Tensor) -> Tensor:
-        raise RuntimeError("an illegal memory access was encountered")
+@pytest.mark.parametrize("most", [4, 8])
+def test_other_errors_are_not_taken_for_want_of_memory(monkeypatch, most):
+    """Above the configured size they end the trials, for jobs never get there."""
+    monkeypatch.setattr(machine_check, "_timed", lambda evaluate, rows: Trial(len(evaluate(rows)), 1.0, None))
 
-    with pytest.raises(RuntimeError, match="illegal"):
-        try_batches(broken, lambda n: torch.zeros(n), 8, seconds=60)
+    def broken(rows: Tensor) -> Tensor:
+        if len(rows) > most:
+            raise RuntimeError("an illegal memory access was encountered")
+        return rows
+
+    if most == 4:
+        with pytest.raises(RuntimeError, match="illegal"):
+            try_batches(broken, torch.zeros, 8, seconds=60)
+    else:
+        assert "8 fit; of 16: an illegal" in try_batches(broken, torch.zeros, 8, seconds=60).finding("diffusion").found
 
 
-def test_a_faster_batch_is_recommended_only_where_it_pays():
-    def told(rate: float, peak: int) -> str:
-        tried = [Batch(16, 50, peak), Batch(32, 100, peak), Batch(64, rate, 2 * peak)]
-        return Batches(32, tried).finding("diffusion").found
-
-    assert told(200.0, 1 << 30).endswith("try diffusion.batch_size = 64, with sampling.chunk_size = 256")
-    assert "try" not in told(105.0, 1 << 30)
-    assert "try" not in told(200.0, 0)
+JOB = Job(samples=128, coordinates=3 * 256 * 256, votes=5)
 
 
-def two_jobs(monkeypatch, tmp_path, gpus: str, patience: float = 60.0):
+@pytest.mark.parametrize(
+    ("memory", "rate", "told"),
+    [
+        (24, 105.0, "samples"),
+        (80, 200.0, "diffusion.batch_size = 64 with sampling.chunk_size = 256 would fit and be faster"),
+        (24, 200.0, "samples"),  # it would not fit
+        (12, 105.0, "lower sampling.chunk_size and diffusion.batch_size"),
+    ],
+)
+def test_whole_jobs_are_measured_against_the_memory(memory, rate, told):
+    tried = [Trial(16, 50, 5 << 30), Trial(32, 100, 9 << 30), Trial(64, rate, 17 << 30)]
+    found = memory_of_jobs({"diffusion": Trials(32, tried)}, 1 << 30, JOB, memory << 30)
+    assert found.found.startswith(f"jobs need about 14.7 of {memory}.0 GiB, of which 4.7 for samples")
+    assert found.found.endswith(told)
+    assert found.verdict == ("good" if told == "samples" else "note")
+
+
+def two_jobs(monkeypatch, tmp_path, gpus: str, *, jobs_per_gpu: int = 1, patience: float = 60.0) -> Finding:
     monkeypatch.setenv(VISIBLE, gpus)
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # the locks are there
-    return share_out(patience)
+    return share_out(jobs_per_gpu, patience)
 
 
 def test_two_jobs_get_two_gpus(monkeypatch, tmp_path):
@@ -198,43 +240,89 @@ def test_of_two_jobs_and_one_gpu_one_waits(monkeypatch, tmp_path):
     assert (found.verdict, found.found) == ("good", "one GPU: the second waits for the first")
 
 
-def test_two_jobs_on_one_gpu_are_a_problem(monkeypatch, tmp_path):
-    monkeypatch.setattr(machine_check, "_CLAIM", "import sys; print('GPU-aa', flush=True); sys.stdin.read()")
-    assert two_jobs(monkeypatch, tmp_path, "GPU-aa,GPU-bb").verdict == "PROBLEM"
+def test_two_jobs_share_a_gpu_where_that_is_asked_for(monkeypatch, tmp_path):
+    found = two_jobs(monkeypatch, tmp_path, "GPU-aa", jobs_per_gpu=2)
+    assert (found.verdict, found.found) == ("good", "both on GPU GPU-aa, as jobs_per_gpu says")
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        ("import sys; print('GPU-aa', flush=True); sys.stdin.read()", "both have GPU GPU-aa"),
+        ("raise SystemExit('no such driver')", "a job that only takes a GPU failed: no such driver"),
+    ],
+    ids=["both on one", "they fail"],
+)
+def test_two_jobs_that_go_wrong_are_a_problem(monkeypatch, tmp_path, job, told):
+    monkeypatch.setattr(machine_check, "_CLAIM", job)
+    found = two_jobs(monkeypatch, tmp_path, "GPU-aa,GPU-bb")
+    assert found.verdict == "PROBLEM"
+    assert told in found.found
 
 
 def test_what_compiling_lacks_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(machine_check.shutil, "which", lambda _: None)
     monkeypatch.setattr(machine_check.importlib.util, "find_spec", lambda _: None)
-    monkeypatch.setattr(machine_check, "_cuda_headers", lambda: iter(()))
+    monkeypatch.setattr(machine_check, "_cuda_headers", lambda: False)
     assert missing_for_compiling(torch.device("cpu")) == ["a C++ compiler (g++)"]
-    missing = missing_for_compiling(GPU)
-    assert [words.split()[0] for words in missing] == ["a", "Triton", "CUDA's"]
-    for asked, verdict in ((True, "note"), (False, "good")):
-        finding, rate = try_compiling(networks(tmp_path, GPU), tmp_path, Batch(2, 1.0, 0), asked)
-        assert (finding.verdict, rate) == (verdict, None)
-        assert "lacks a C++ compiler (g++) and Triton and CUDA's headers" in finding.found
+    assert [words.split()[0] for words in missing_for_compiling(GPU)] == ["a", "Triton", "CUDA's"]
+    known, trials = networks(tmp_path, torch.device("cpu")), Trials(2, [Trial(2, 1.0, None)])
+    finding, rate = try_compiling(known, tmp_path, trials, asked=False)
+    assert (finding.verdict, rate) == ("good", None)
+    assert (
+        finding.found
+        == "diffusion.compile doesn't ask for it, so it wasn't tried; this machine lacks a C++ compiler (g++)"
+    )
+
+    def no_compiler(*_):
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr("adds.models.compiled.compile_network", no_compiler)
+    finding, rate = try_compiling(known, tmp_path, trials, asked=True)
+    assert (finding.verdict, rate) == ("note", None)
+    assert "fails, so jobs run uncompiled; this machine lacks a C++ compiler" in finding.found
 
 
-def test_the_headers_of_cuda_are_found_where_they_may_be(tmp_path, monkeypatch):
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+def test_the_headers_of_cuda_are_looked_for_where_the_compiler_looks(tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", str(tmp_path))
+    assert not machine_check._cuda_headers()
     (tmp_path / "include").mkdir()
     (tmp_path / "include/cuda.h").touch()
-    assert tmp_path / "include/cuda.h" in machine_check._cuda_headers()
+    assert machine_check._cuda_headers()
+    monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", None)
+    assert not machine_check._cuda_headers()
+
+
+def test_what_fails_is_a_finding_and_there_is_a_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(machine_check, "LARGEST", 1)
+
+    def no_kernel(_: Networks) -> list[Finding]:
+        raise RuntimeError("CUDA error: no kernel image is available\nand more")
+
+    monkeypatch.setattr(machine_check, "compare_precision", no_kernel)
+    passed, told = checked(digits(), tmp_path, capsys)
+    assert not passed
+    assert "PROBLEM  precision         CUDA error: no kernel image is available\n" in told
+    assert "evaluations per second" in told, "the others are looked at all the same"
+    passed, told = checked(digits(device="cuda"), tmp_path / "other", capsys)
+    assert not passed
+    assert "PROBLEM  device" in told
+    assert not (tmp_path / "other" / CHECK).exists()
 
 
 def test_of_a_classifier_that_nothing_is_known_of_that_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(machine_check, "LARGEST", 1)
     hub = {"kind": "timm", "name": "hf-hub:someone/else", "classes": 10, "half_precision": True}
-    sizes = {"diffusion": 2, "classifier": 2}
     known = networks(tmp_path, torch.device("cpu"), classifier=hub)
-    found, rates = check_networks(known, sizes, tmp_path, compile_=False)
-    assert found[-1].found.startswith("nothing is known of it before it is there")
-    assert list(rates) == ["diffusion"]
+    check = Check(known, {"diffusion": 2, "classifier": 2}, JOB)
+    check.run(tmp_path, asked=False)
+    assert check.findings[-1].found.startswith("nothing is known of it before it is there")
+    assert list(check.rates) == ["diffusion"]
 
 
 def test_a_table_is_aligned():
-    lines = table([machine_check.Finding("a", "b"), machine_check.Finding("long", "c", "PROBLEM")]).splitlines()
+    lines = table([Finding("a", "b"), Finding("long", "c", "PROBLEM")]).splitlines()
     assert [line.index(found) for line, found in zip(lines, "bc", strict=True)] == [15, 15]
 
 

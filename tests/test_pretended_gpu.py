@@ -654,7 +654,7 @@ SLIPS: dict[str, tuple[Callable[..., Any], str, str]] = {
     "predictions don't leave the GPU": (sampler._integers, ".cpu().numpy()", ".numpy()"),
     "ballots are on the CPU": (base.poll, "UNCAST, device=device", "UNCAST"),
     "votes are on the CPU": (Continuations.run, "torch.tensor(votes, device=owner.device)", "torch.tensor(votes)"),
-    "half precision isn't told to the network": (diffusion._ready, "halve(network)", "network.convert_to_fp16()"),
+    "half precision isn't told to the network": (diffusion.ready, "halve(network)", "network.convert_to_fp16()"),
     "attention in two dtypes": (FusedAttention.forward, "attention(q, k, v)", "attention(q.float(), k, v)"),
 }
 OF_OTHERS: dict[str, tuple[str, Callable[..., Any], str, str]] = {

@@ -75,7 +75,7 @@ rule estimate:
 
 
 rule check:
-    # Two minutes on a new machine: is it right for the run, and how fast?
+    # Minutes on a new machine: is it right for the run, and how fast?
     log:
         "<logs>/check.log",
     conda:

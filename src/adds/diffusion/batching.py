@@ -12,7 +12,10 @@ from torch import Tensor
 logger = logging.getLogger(__name__)
 
 
-_TOO_LITTLE = re.compile(r"(CUDA|HIP) error: out of memory|(CUDNN|CUBLAS|HIPBLAS)_STATUS_ALLOC_FAILED")
+_TOO_LITTLE = re.compile(
+    r"(CUDA|HIP|CUDA driver) error: out of memory"
+    r"|(CUDNN|CUBLAS|HIPBLAS)_STATUS_(ALLOC|INTERNAL_ERROR_DEVICE_ALLOCATION)_FAILED"  # cuDNN's words since version 9
+)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

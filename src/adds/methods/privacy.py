@@ -124,11 +124,12 @@ class PrivacyFilter:
 
     def check(self) -> None:
         """Stop where a coordinate spent more than mu^2."""
-        self.shares = shares = self.spent.flatten(1).amax(dim=1) / self.squared_budget
+        budget = self.squared_budget
+        self.shares = shares = self.spent.flatten(1).amax(dim=1) / budget
         require(
             shares <= 1,
             lambda: BudgetExceededError(
-                f"a coordinate spent {float(shares.max()):.9f} of its privacy budget mu^2 = {self.squared_budget}:"
+                f"a coordinate spent {float(shares.max()):.9f} of its privacy budget mu^2 = {budget}:"
                 " the guarantee of ADDS would not hold, so no result is written"
             ),
         )

@@ -86,7 +86,8 @@ class ClassifierKind(Protocol):
     def load(self, folder: Path, settings: Mapping[str, Any], device: torch.device) -> Classifier:
         """Load what `obtain` left."""
 
-    # A kind whose networks are known before they are there has ``untrained(settings, half=...)`` too.
+    # A kind whose networks are known before they are there has ``untrained(settings)`` too, and a network that can
+    # compute in half precision says by its attribute ``half_precision`` whether it does.
 
 
 def classifier_kind(name: str) -> ClassifierKind:

@@ -45,14 +45,14 @@ def load_unet(
     with torch.device("meta"):  # no time and memory for weights that are replaced at once
         network = build_unet(settings)
     load_weights(network, path)
-    return _ready(network, device=device, half=half)
+    return ready(network, device=device, half=half)
 
 
 def untrained_unet(settings: Mapping[str, Any], *, device: torch.device | str = "cpu", half: bool = False) -> nn.Module:
     """Build the UNet with random weights everywhere (guided_diffusion starts its last layers at zero)."""
     network = build_unet(settings)
     randomize(network)
-    return _ready(network, device=device, half=half)
+    return ready(network, device=device, half=half)
 
 
 def randomize(network: nn.Module) -> None:
@@ -64,7 +64,7 @@ def randomize(network: nn.Module) -> None:
             parameter.normal_(std=std, generator=generator)
 
 
-def _ready(network: nn.Module, *, device: torch.device | str, half: bool) -> nn.Module:
+def ready(network: nn.Module, *, device: torch.device | str, half: bool) -> nn.Module:
     """Make a network that has its weights ready to be evaluated."""
     accelerate(network)
     if half:

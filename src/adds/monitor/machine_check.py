@@ -1,11 +1,13 @@
-"""Whether a machine is right for a run, and how fast it is: what `snakemake check` finds out in about two minutes.
+"""Whether a machine is right for a run, and how fast it is: what `snakemake check` finds out in a few minutes.
 
 It asks the device itself: that it draws the CPU's random numbers, that half precision is as good as single, which
 batches fit and how fast they are, that compiling works, and that two jobs get two GPUs. Networks whose weights aren't
-there yet have random ones.
+there yet have random ones. What fails is a finding too: there is always a table in the end.
 """
 
+import copy
 import importlib.util
+import logging
 import os
 import select
 import shutil
@@ -14,21 +16,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from adds.diffusion.batching import is_out_of_memory
+from adds.diffusion.batching import Batches, is_out_of_memory
 from adds.diffusion.noise import box_muller, philox_in_numpy, philox_in_torch
 from adds.machine.devices import Device
 from adds.machine.gpus import visible_gpus
 from adds.models.compiled import MOST_DIFFERENCE, CompiledNetwork, compiled_or_plain
 from adds.models.pipeline import classifier_kind
-from adds.models.unet import compilable, halved, load_unet, randomize, untrained_unet
+from adds.models.unet import build_unet, compilable, halved, load_unet, randomize, ready
 from adds.models.weights import WEIGHTS
-from adds.monitor.load import GIB
+from adds.monitor.demand import GIB
+
+logger = logging.getLogger(__name__)
 
 Verdict = Literal["good", "note", "PROBLEM"]
 Evaluate = Callable[[Tensor], Tensor]
@@ -37,16 +43,22 @@ MOST_ULPS = 8
 """How far normal deviates of two processors may be apart, in units of float32's rounding."""
 
 LEAST_EQUAL = 0.9
-"""Which share of predictions must be the same in half precision and in single."""
+"""Which share of a classifier's predictions should be the same in half precision and in single."""
 
 SECONDS = {"diffusion": 40.0, "classifier": 15.0}
 """How long batches of each network are tried."""
 
-LARGEST = 16
+LARGEST = 8
 """How many times the configured batch is tried at most."""
 
 WORTHWHILE = 1.25
 """How much faster another batch must be to be worth a word."""
+
+STATE_BYTES = 40
+"""What a sample holds per coordinate and vote at most, besides the networks: 34 to 39 by `studies.gpu_counts`."""
+
+IN_RESERVE = 0.1
+"""The share of a GPU's memory that its libraries take for themselves."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,15 @@ class Finding:
     what: str
     found: str
     verdict: Verdict = "good"
+
+
+def attempted(what: str, look: Callable[[], Sequence[Finding]]) -> list[Finding]:
+    """Return what a look finds, or that it failed."""
+    try:
+        return list(look())
+    except Exception as error:  # whatever a machine may say: the check is there to tell
+        logger.exception("%s failed", what)
+        return [Finding(what, (str(error).strip() or repr(error)).splitlines()[0], "PROBLEM")]
 
 
 # The device
@@ -83,47 +104,57 @@ def _driver() -> str:
 _CLAIM = """
 import sys
 from adds.machine.gpus import take_gpu
-name = take_gpu()
+name = take_gpu(jobs_per_gpu=int(sys.argv[1]))
 import torch
 print(torch.cuda.get_device_properties(0).uuid if torch.cuda.is_available() else name, flush=True)
 sys.stdin.read()
 """
 
 
-def share_out(patience: float = 60.0) -> Finding:
-    """Start two jobs that take a GPU each, and see that no two have the same; nobody may hold one yet in this process.
+def share_out(jobs_per_gpu: int, patience: float = 60.0) -> Finding:
+    """Start two jobs that take a GPU each, and see what they have; nobody may hold one yet in this process.
 
-    With one GPU the second job must wait for the first.
+    Two GPUs must be two, and one must not be shared unless that is configured: then the second job waits.
     """
     what, gpus = "two jobs at once", visible_gpus()
     if not gpus:
         return Finding(what, "no GPU of NVIDIA's to share out")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    pipe = subprocess.PIPE
     started = [
-        subprocess.Popen([sys.executable, "-c", _CLAIM], stdin=-1, stdout=-1, stderr=-3, text=True, env=environment)
+        subprocess.Popen(
+            [sys.executable, "-c", _CLAIM, str(jobs_per_gpu)],
+            stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment,
+        )
         for _ in range(2)
-    ]
+    ]  # fmt: skip
     try:
         taken = list(_told(started, patience))
+        crashed = [job for job in started if job.poll() is not None]
     finally:
         for job in started:
             job.kill()
-            job.communicate()
-    if len(taken) > len(set(taken)):
-        return Finding(what, f"both have GPU {taken[0]}: jobs would share it", "PROBLEM")
-    if len(taken) == 2:
+        said = [job.communicate()[1].strip().splitlines() for job in started]
+    if crashed:
+        last = next((lines[-1] for lines in said if lines), "without a word")
+        return Finding(what, f"a job that only takes a GPU failed: {last}", "PROBLEM")
+    if len(taken) == 2 and taken[0] != taken[1]:
         return Finding(what, f"GPUs {taken[0]} and {taken[1]}")
+    if len(taken) == 2 and len(gpus) == 1 and jobs_per_gpu > 1:
+        return Finding(what, f"both on GPU {taken[0]}, as jobs_per_gpu says")
+    if len(taken) == 2:
+        return Finding(what, f"both have GPU {taken[0]}: jobs would share it", "PROBLEM")
     if taken and len(gpus) == 1:
         return Finding(what, "one GPU: the second waits for the first")
-    return Finding(what, f"{len(taken)} of 2 got a GPU of {len(gpus)}: are others using them?", "note")
+    return Finding(what, f"{len(taken)} of 2 got one of {len(gpus)} GPUs in time: are others using them?", "note")
 
 
 def _told(jobs: Sequence["subprocess.Popen[str]"], patience: float) -> Iterator[str]:
     """Yield which GPU each job says that it has; once one has told, the other gets a tenth of the time more."""
     waiting = [job.stdout for job in jobs if job.stdout]
     ends = time.monotonic() + patience
-    while waiting and (ready := select.select(waiting, [], [], max(0.0, ends - time.monotonic()))[0]):
-        for stream in ready:
+    while waiting and (ready_ := select.select(waiting, [], [], max(0.0, ends - time.monotonic()))[0]):
+        for stream in ready_:
             waiting.remove(stream)
             if line := stream.readline().strip():
                 yield line
@@ -137,8 +168,8 @@ def compare_noise(device: torch.device, rows: int = 1 << 16) -> list[Finding]:
     """Draw the same random numbers on the device and on the CPU."""
     counter = [torch.arange(rows)[None], *(torch.tensor([[number]]) for number in (3, 1, 999))]
     key = [torch.tensor([[word]]) for word in (0x243F6A88, 0x85A308D3)]
-    on_cpu = philox_in_numpy(*([word.numpy().view("uint64") for word in words] for words in (counter, key)))
-    expected = [torch.from_numpy(word.view("int64")) for word in on_cpu]
+    on_cpu = philox_in_numpy(*([word.numpy().view(np.uint64) for word in words] for words in (counter, key)))
+    expected = [torch.from_numpy(word.view(np.int64)) for word in on_cpu]
     found = philox_in_torch([word.to(device) for word in counter], [word.to(device) for word in key])
     equal = all(torch.equal(one.cpu(), other) for one, other in zip(found, expected, strict=True))
     normals, others = box_muller(found[:3]).cpu().double(), box_muller(expected[:3]).double()
@@ -170,32 +201,54 @@ class Networks:
         """Tell whether a network's weights are there."""
         return (self.folders[name] / WEIGHTS).exists()
 
+    def weights(self, name: str) -> str:
+        """Say so, where they aren't."""
+        return "" if self.trained(name) else " (random weights)"
+
     def halved(self, name: str) -> bool:
-        """Tell whether a network computes in half precision here."""
+        """Tell whether half precision is asked for here."""
         return halved(self.settings[name], self.device)
+
+    @cached_property
+    def _random_unet(self) -> nn.Module:
+        network = build_unet(self.settings["diffusion"]["unet"])
+        randomize(network)
+        return network
+
+    @cached_property
+    def _random_classifier(self) -> nn.Module | None:
+        kind = classifier_kind(self.settings["classifier"]["kind"])
+        network = kind.untrained(self.settings["classifier"]) if hasattr(kind, "untrained") else None
+        if network is not None:
+            randomize(network)
+        return network
 
     def unet(self, *, half: bool) -> nn.Module:
         """Return the diffusion model in a precision."""
-        unet = self.settings["diffusion"]["unet"]
         if self.trained("diffusion"):
+            unet = self.settings["diffusion"]["unet"]
             return load_unet(self.folders["diffusion"] / WEIGHTS, unet, device=self.device, half=half)
-        return untrained_unet(unet, device=self.device, half=half)
+        return ready(copy.deepcopy(self._random_unet), device=self.device, half=half)
 
     def classifier(self, *, half: bool) -> Evaluate | None:
-        """Return the classifier in a precision; None where nothing is known of it yet."""
+        """Return the classifier, in half precision where it can; None where nothing is known of it yet."""
         settings = {**self.settings["classifier"], "half_precision": half}
-        kind = classifier_kind(settings["kind"])
         if self.trained("classifier"):
-            return kind.load(self.folders["classifier"], settings, self.device)
-        network = kind.untrained(settings, half=half) if hasattr(kind, "untrained") else None
-        if network is None:
+            return classifier_kind(settings["kind"]).load(self.folders["classifier"], settings, self.device)
+        if self._random_classifier is None:
             return None
-        randomize(network)
-        return network.eval().requires_grad_(False).to(self.device)  # type: ignore[no-any-return]
+        network = copy.deepcopy(self._random_classifier).eval().requires_grad_(False).to(self.device)
+        if hasattr(network, "half_precision"):
+            network.half_precision = half  # type: ignore[assignment]
+        return network
 
     def states(self, n: int) -> Tensor:
         """Return random states: N(0, I)."""
         return torch.randn(n, *self.shape, generator=torch.Generator().manual_seed(0)).to(self.device)
+
+    def images(self, n: int) -> Tensor:
+        """Return random images, in [-1, 1]."""
+        return self.states(n).clamp(-1, 1)
 
 
 def at_timestep(network: Callable[[Tensor, Tensor], Tensor], timestep: float) -> Evaluate:
@@ -204,88 +257,90 @@ def at_timestep(network: Callable[[Tensor, Tensor], Tensor], timestep: float) ->
 
 
 def compare_precision(networks: Networks, n: int = 16) -> list[Finding]:
-    """Evaluate both networks in half precision and in single."""
+    """Evaluate the networks that compute in half precision in single too, a few states at a time."""
     found = []
-    states = networks.states(n)
-    with torch.inference_mode():
-        if networks.halved("diffusion"):
-            values = {
-                half: torch.cat([at_timestep(network, step)(states).float() for step in (50.0, 500.0, 950.0)])
-                for half in (False, True)
-                for network in [networks.unet(half=half)]
-            }
-            difference = float((values[True] - values[False]).abs().max() / values[False].abs().max())
-            good = difference <= MOST_DIFFERENCE["cuda"]
-            found.append(
-                Finding(
-                    "diffusion model in half precision",
-                    f"within {difference:.1e} of its largest value in single"
-                    + ("" if networks.trained("diffusion") else " (random weights)"),
-                    "good" if good else "PROBLEM",
-                )
-            )
-        if networks.halved("classifier") and (single := networks.classifier(half=False)):
-            rounded = networks.classifier(half=True)
-            assert rounded is not None
-            images = states.clamp(-1, 1)
-            equal = float((single(images).argmax(1) == rounded(images).argmax(1)).float().mean())
-            trained = networks.trained("classifier")
-            found.append(
-                Finding(
-                    "classifier in half precision",
-                    f"{100 * equal:.0f}% of its predictions are those in single"
-                    + ("" if trained else " (random weights)"),
-                    "good" if equal >= LEAST_EQUAL else ("PROBLEM" if trained else "note"),
-                )
-            )
+    if networks.halved("diffusion"):
+        found.append(_compare_unets(networks, n))
+    classifier = networks.classifier(half=True) if networks.halved("classifier") else None
+    if classifier is not None and getattr(classifier, "half_precision", False):
+        found.append(_compare_classifiers(networks, classifier, n))
     return found or [Finding("precision", "single, in both networks")]
+
+
+def _values(evaluate: Evaluate, rows: Tensor) -> Tensor:
+    return Batches(4).apply(lambda batch: evaluate(batch).float(), rows).cpu()
+
+
+def _difference(found: Tensor, expected: Tensor) -> float:
+    """Return the largest difference, in parts of the largest value."""
+    return float((found - expected).abs().max() / expected.abs().max())
+
+
+def _compare_unets(networks: Networks, n: int) -> Finding:
+    def values(*, half: bool) -> Tensor:
+        network = networks.unet(half=half)
+        return torch.cat([_values(at_timestep(network, step), networks.states(n)) for step in (50.0, 500.0, 950.0)])
+
+    difference = _difference(values(half=True), values(half=False))
+    told = f"within {difference:.1e} of its largest value in single{networks.weights('diffusion')}"
+    good = difference <= MOST_DIFFERENCE["cuda"]
+    return Finding("diffusion model in half precision", told, "good" if good else "PROBLEM")
+
+
+def _compare_classifiers(networks: Networks, rounded: Evaluate, n: int) -> Finding:
+    single = networks.classifier(half=False)
+    assert single is not None
+    logits, expected = (_values(network, networks.images(n)) for network in (rounded, single))
+    difference = _difference(logits, expected)
+    equal = float((logits.argmax(1) == expected.argmax(1)).float().mean())
+    told = (
+        f"within {difference:.1e} of its largest logit in single, {100 * equal:.0f}% of predictions on noise are the "
+        f"same{networks.weights('classifier')}"
+    )
+    good: Verdict = "good" if equal >= LEAST_EQUAL else "note"
+    return Finding("classifier in half precision", told, good if difference <= MOST_DIFFERENCE["cuda"] else "PROBLEM")
 
 
 # Batches
 
 
 @dataclass(frozen=True)
-class Batch:
+class Trial:
     """How fast batches of a size are, in evaluations per second, and the bytes that a GPU held at most."""
 
     size: int
     rate: float
-    peak: int
+    peak: int | None
 
 
 @dataclass(frozen=True)
-class Batches:
-    """The batches of a network that were tried; ``full`` tells whether larger ones don't fit."""
+class Trials:
+    """The batches of a network that were tried, and what kept larger ones from being tried."""
 
     configured: int
-    tried: list[Batch] = field(default_factory=list)
-    full: bool = False
+    tried: list[Trial] = field(default_factory=list)
+    ended: str = ""
 
     @property
-    def fastest(self) -> Batch:
+    def fastest(self) -> Trial:
         """The fastest batch."""
-        return max(self.tried, key=lambda batch: batch.rate)
+        return max(self.tried, key=lambda trial: trial.rate)
 
     @property
-    def used(self) -> Batch:
+    def used(self) -> Trial:
         """The batch that jobs will use: the configured one, or the largest that fits."""
-        return max((batch for batch in self.tried if batch.size <= self.configured), key=lambda batch: batch.size)
+        return max((trial for trial in self.tried if trial.size <= self.configured), key=lambda trial: trial.size)
 
     def finding(self, name: str) -> Finding:
         """Say what was found of a network."""
         used, fastest, largest = self.used, self.fastest, self.tried[-1]
-        peak = f" with {used.peak / GIB:.1f} GiB" if used.peak else ""
         parts = [
-            f"{_rounded(used.rate)} evaluations per second in batches of {used.size}{peak}",
+            f"{_rounded(used.rate)} evaluations per second in batches of {used.size}",
             f"fastest {_rounded(fastest.rate)} in {fastest.size}",
-            f"{'largest that fits' if self.full else 'fits at least'} {largest.size}",
+            f"{largest.size} fit{self.ended}",
         ]
-        key = f"{name}.batch_size"
         if used.size < self.configured:
-            return Finding(name, f"{'; '.join(parts)}: {key} = {self.configured} doesn't fit", "note")
-        if used.peak and fastest.rate > WORTHWHILE * used.rate:  # of a GPU; on CPUs compiling brings more
-            advice = f"try {key} = {fastest.size}, with sampling.chunk_size = {4 * fastest.size}"
-            return Finding(name, f"{'; '.join(parts)}: {advice}", "note")
+            return Finding(name, f"{'; '.join(parts)}: jobs will halve {name}.batch_size = {self.configured}", "note")
         return Finding(name, "; ".join(parts))
 
 
@@ -293,36 +348,35 @@ def _rounded(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
-def try_batches(evaluate: Evaluate, states: Callable[[int], Tensor], configured: int, *, seconds: float) -> Batches:
-    """Try batches from a quarter of the configured size on, always twice as large, until none fits or time is up."""
-    found, full, started, size = [], False, time.monotonic(), max(1, configured // 4)
+def try_batches(evaluate: Evaluate, rows: Callable[[int], Tensor], configured: int, *, seconds: float) -> Trials:
+    """Try batches from a quarter of the configured size on, always twice as large, until one fails or time is up."""
+    tried, started, size = [], time.monotonic(), max(1, configured // 4)
     while size <= LARGEST * configured:
         try:
-            found.append(_timed(evaluate, states(size)))
+            tried.append(_timed(evaluate, rows(size)))
         except RuntimeError as error:
-            if not is_out_of_memory(error):
+            too_large = is_out_of_memory(error)
+            if tried and (too_large or size > configured):
+                return Trials(configured, tried, f", {size} don't" if too_large else f"; of {size}: {error}")
+            if not too_large or size == 1:
                 raise
-            full = True
-        if full and found:
-            break
-        if full:  # not even the first: go down
-            full, size = False, size // 2
-            if size == 0:
-                raise MemoryError("not even a batch of one fits into the GPU's memory")
+            size //= 2  # not even the first fits: go down
             continue
+        if tried[0].size < max(1, configured // 4):
+            break  # it has come down to what fits
         size *= 2
         # The next one will take twice as long.
         if size > configured and 2 * (time.monotonic() - started) > seconds:
             break
-    return Batches(configured, found, full)
+    return Trials(configured, tried)
 
 
-def _timed(evaluate: Evaluate, states: Tensor, least: float = 0.5) -> Batch:
+def _timed(evaluate: Evaluate, rows: Tensor, least: float = 0.5) -> Trial:
     """Evaluate a batch for half a second, or once; the first time isn't counted."""
-    on_gpu = states.is_cuda
+    on_gpu = rows.is_cuda
 
     def run() -> None:
-        evaluate(states)
+        evaluate(rows)
         if on_gpu:
             torch.cuda.synchronize()
 
@@ -336,7 +390,44 @@ def _timed(evaluate: Evaluate, states: Tensor, least: float = 0.5) -> Batch:
             run()
             rounds += 1
         seconds = time.perf_counter() - started
-    return Batch(len(states), rounds * len(states) / seconds, torch.cuda.max_memory_allocated() if on_gpu else 0)
+    return Trial(len(rows), rounds * len(rows) / seconds, torch.cuda.max_memory_allocated() if on_gpu else None)
+
+
+# Memory
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a job holds besides its networks: so many samples at once, of so many coordinates, with so many votes."""
+
+    samples: int
+    coordinates: int
+    votes: int
+
+    def bytes(self, scale: float = 1.0) -> float:
+        """Return what its samples hold, or so many times as many samples."""
+        return scale * self.samples * self.coordinates * self.votes * STATE_BYTES
+
+
+def memory_of_jobs(trials: Mapping[str, Trials], weights: int, job: Job, memory: int) -> Finding:
+    """Say whether whole jobs fit into a GPU, and whether they would with a batch that is faster.
+
+    ``weights`` are the classifier's. Of the networks, the diffusion model in its batches needs most.
+    """
+    used, fastest = trials["diffusion"].used, trials["diffusion"].fastest
+    limit = (1 - IN_RESERVE) * memory
+
+    def need(trial: Trial) -> float:
+        return (trial.peak or 0) + weights + job.bytes(trial.size / used.size)
+
+    samples = f"{job.bytes() / GIB:.1f} for samples"
+    told = f"jobs need about {need(used) / GIB:.1f} of {memory / GIB:.1f} GiB, of which {samples}"
+    if need(used) > limit:
+        return Finding("memory", f"{told}: lower sampling.chunk_size and diffusion.batch_size", "note")
+    if fastest.rate > WORTHWHILE * used.rate and need(fastest) <= limit:
+        advice = f"diffusion.batch_size = {fastest.size} with sampling.chunk_size = {4 * fastest.size}"
+        return Finding("memory", f"{told}; {advice} would fit and be faster", "note")
+    return Finding("memory", told)
 
 
 # Compiling
@@ -345,72 +436,89 @@ def _timed(evaluate: Evaluate, states: Tensor, least: float = 0.5) -> Batch:
 def missing_for_compiling(device: torch.device) -> list[str]:
     """Return what compiling for a device needs and this machine lacks."""
     missing = []
-    if not any(map(shutil.which, filter(None, (os.environ.get("CXX"), "g++", "clang++")))):
+    if not shutil.which(os.environ.get("CXX", "g++")):
         missing.append("a C++ compiler (g++)")
     if device.type == "cuda":
         if importlib.util.find_spec("triton") is None:
             missing.append("Triton")
-        if not any(_cuda_headers()):
-            missing.append("CUDA's headers (cuda.h: CUDA's toolkit, with CUDA_HOME set to it)")
+        if torch.version.hip is None and not _cuda_headers():
+            missing.append("CUDA's headers (cuda.h of CUDA's toolkit, with CUDA_HOME set to it)")
     return missing
 
 
-def _cuda_headers() -> Iterator[Path]:
-    """Return where CUDA's headers are: of a toolkit, or of packages that came with torch."""
-    toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    packages = Path(torch.__file__).parents[1] / "nvidia"
-    yield from (path for home in filter(None, toolkits) if (path := Path(home) / "include/cuda.h").exists())
-    yield from packages.glob("*/include/cuda.h")
+def _cuda_headers() -> bool:
+    """Tell whether CUDA's headers are where torch's compiler looks for them."""
+    from torch.utils.cpp_extension import CUDA_HOME
+
+    return CUDA_HOME is not None and (Path(CUDA_HOME) / "include/cuda.h").exists()
 
 
-def try_compiling(networks: Networks, folder: Path, batch: Batch, asked: bool) -> tuple[Finding, float | None]:
-    """Compile the diffusion model where that is asked for, and compare its speed; or say what is missing.
+def try_compiling(networks: Networks, folder: Path, trials: Trials, *, asked: bool) -> tuple[Finding, float | None]:
+    """Compile the diffusion model where that is asked for, and compare its speed; or say what would be missing.
 
     Returns the compiled network's evaluations per second too, where there is one.
     """
-    what, missing = "compiling", missing_for_compiling(networks.device)
-    if missing:
-        text = f"this machine lacks {' and '.join(missing)}: jobs would run uncompiled"
-        return Finding(what, text, "note" if asked else "good"), None
+    missing = missing_for_compiling(networks.device)
+    lacks = f"this machine lacks {' and '.join(missing)}" if missing else "nothing is missing for it"
     if not asked:
-        return Finding(what, "nothing is missing for it, and diffusion.compile doesn't ask for it"), None
-    settings = networks.settings["diffusion"]
+        return Finding("compiling", f"diffusion.compile doesn't ask for it, so it wasn't tried; {lacks}"), None
+    settings, used = networks.settings["diffusion"], trials.used
     network = networks.unet(half=networks.halved("diffusion"))
-    compiled = compiled_or_plain(network, folder, compilable(settings, networks.device, batch.size))
+    compiled = compiled_or_plain(network, folder, compilable(settings, networks.device, trials.configured))
     if not isinstance(compiled, CompiledNetwork):
-        return Finding(what, f"fails, so jobs run uncompiled; see the log and {folder}", "note"), None
-    rate = _timed(at_timestep(compiled, 500.0), networks.states(batch.size)).rate
-    return Finding(what, f"works: {rate / batch.rate:.2f} times as fast, {_rounded(rate)} evaluations per second"), rate
+        return Finding("compiling", f"fails, so jobs run uncompiled; {lacks}; more in the log", "note"), None
+    rate = _timed(at_timestep(compiled, 500.0), networks.states(used.size)).rate
+    told = f"works: {rate / used.rate:.2f} times as fast, {_rounded(rate)} evaluations per second"
+    return Finding("compiling", told), rate
 
 
 # All of it
 
 
-def check_networks(
-    networks: Networks, batch_size: Mapping[str, int], compiled: Path, *, compile_: bool
-) -> tuple[list[Finding], dict[str, float]]:
-    """Try both networks; return what was found, and their evaluations per second as jobs will have them."""
-    found, rates = compare_precision(networks), {}
-    unet = networks.unet(half=networks.halved("diffusion"))
-    batches = try_batches(
-        at_timestep(unet, 500.0), networks.states, batch_size["diffusion"], seconds=SECONDS["diffusion"]
-    )
-    found.append(batches.finding("diffusion"))
-    rates["diffusion"] = batches.used.rate
-    del unet
-    finding, rate = try_compiling(networks, compiled, batches.used, compile_)
-    found.append(finding)
-    rates["diffusion"] = rate or rates["diffusion"]
-    classifier = networks.classifier(half=networks.halved("classifier"))
-    if classifier is None:
-        found.append(Finding("classifier", "nothing is known of it before it is there: not tried", "note"))
-        return found, rates
-    batches = try_batches(
-        classifier, lambda n: networks.states(n).clamp(-1, 1), batch_size["classifier"], seconds=SECONDS["classifier"]
-    )
-    found.append(batches.finding("classifier"))
-    rates["classifier"] = batches.used.rate
-    return found, rates
+@dataclass
+class Check:
+    """Looks at the networks, one after the other, and keeps what it found."""
+
+    networks: Networks
+    batch_size: Mapping[str, int]
+    job: Job
+    findings: list[Finding] = field(default_factory=list)
+    trials: dict[str, Trials] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
+    """Evaluations per second, as jobs will have them."""
+
+    def run(self, compiled: Path, *, asked: bool) -> None:
+        """Look at everything; what fails is a finding."""
+        self.findings += attempted("precision", lambda: compare_precision(self.networks))
+        self.findings += attempted("diffusion", self._diffusion)
+        if "diffusion" in self.trials:
+            self.findings += attempted("compiling", lambda: self._compiling(compiled, asked=asked))
+        self.findings += attempted("classifier", self._classifier)
+
+    def _diffusion(self) -> list[Finding]:
+        unet = self.networks.unet(half=self.networks.halved("diffusion"))
+        return [self._tried("diffusion", at_timestep(unet, 500.0), self.networks.states)]
+
+    def _compiling(self, folder: Path, *, asked: bool) -> list[Finding]:
+        finding, rate = try_compiling(self.networks, folder, self.trials["diffusion"], asked=asked)
+        self.rates["diffusion"] = rate or self.rates["diffusion"]
+        return [finding]
+
+    def _classifier(self) -> list[Finding]:
+        classifier = self.networks.classifier(half=self.networks.halved("classifier"))
+        if classifier is None:
+            return [Finding("classifier", "nothing is known of it before it is there: not tried", "note")]
+        found = [self._tried("classifier", classifier, self.networks.images)]
+        if self.networks.device.type == "cuda" and "diffusion" in self.trials:
+            held = [*classifier.parameters(), *classifier.buffers()] if isinstance(classifier, nn.Module) else []
+            weights = sum(tensor.nbytes for tensor in held)
+            found.append(memory_of_jobs(self.trials, weights, self.job, torch.cuda.mem_get_info()[1]))
+        return found
+
+    def _tried(self, name: str, evaluate: Evaluate, rows: Callable[[int], Tensor]) -> Finding:
+        self.trials[name] = try_batches(evaluate, rows, self.batch_size[name], seconds=SECONDS[name])
+        self.rates[name] = self.trials[name].used.rate
+        return self.trials[name].finding(name)
 
 
 def table(findings: Sequence[Finding]) -> str:

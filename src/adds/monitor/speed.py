@@ -7,7 +7,7 @@ from typing import Any
 
 from adds.experiment import Experiment
 from adds.methods.base import Work
-from adds.monitor.load import load_of_classifier, load_of_diffusion
+from adds.monitor.demand import demand_of_classifier, demand_of_diffusion
 
 CHECK = "check.json"
 """What the check leaves, in the experiment's results."""
@@ -35,27 +35,27 @@ class Speed:
 
 
 def assumed_speed(experiment: Experiment) -> Speed:
-    """Return the speed that the networks' loads have on the processor that ``estimate`` describes."""
+    """Return the speed that the networks have on the processor that ``estimate`` describes."""
     config = experiment.config
     diffusion, classifier, known = config["diffusion"], config["classifier"], config["estimate"]
     on_gpu, unet = config["device"] != "cpu", diffusion["unet"]
     shape = (unet["in_channels"], unet["image_size"], unet["image_size"])
-    loads = {
-        "diffusion": load_of_diffusion(diffusion, half=on_gpu and diffusion["half_precision"]),
-        "classifier": load_of_classifier(classifier, shape, half=on_gpu and classifier["half_precision"]),
+    demands = {
+        "diffusion": demand_of_diffusion(diffusion, half=on_gpu and diffusion["half_precision"]),
+        "classifier": demand_of_classifier(classifier, shape, half=on_gpu and classifier["half_precision"]),
     }
     best, worst = ({"tflops": known["tflops"][end], "bandwidth": known["bandwidth"][end]} for end in (1, 0))
 
     def seconds(network: str) -> tuple[float, float] | None:
-        load, batch = loads[network], config[network]["batch_size"]
-        if load is None:
+        demand, batch = demands[network], config[network]["batch_size"]
+        if demand is None:
             return None
-        return load.seconds(**best) / batch, load.seconds(**worst) / batch
+        return demand.seconds(**best) / batch, demand.seconds(**worst) / batch
 
-    of_diffusion, load = seconds("diffusion"), loads["diffusion"]
+    of_diffusion, demand = seconds("diffusion"), demands["diffusion"]
     assert of_diffusion is not None
-    assert load is not None
-    tflops = [load.operations / diffusion["batch_size"] / one / 1e12 for one in reversed(of_diffusion)]
+    assert demand is not None
+    tflops = [demand.operations / diffusion["batch_size"] / one / 1e12 for one in reversed(of_diffusion)]
     return Speed(
         of_diffusion,
         seconds("classifier"),
@@ -66,9 +66,13 @@ def assumed_speed(experiment: Experiment) -> Speed:
 
 
 def what_is_checked(experiment: Experiment) -> dict[str, Any]:
-    """Return what the measured speed depends on, besides the machine."""
-    networks = experiment.networks()
-    return {"networks": networks, "batch_size": experiment.machine()["batch_size"]}
+    """Return what of a configuration the measured speed depends on."""
+    machine = experiment.machine()
+    return {
+        "networks": experiment.networks(),
+        "recipes": {name: experiment.recipe(name) for name in ("diffusion", "classifier")},
+        **{key: machine[key] for key in ("device", "compile", "batch_size")},
+    }
 
 
 def checked_speed(experiment: Experiment, file: Path) -> Speed | None:

@@ -53,6 +53,6 @@ def load_small(weights: Path, classes: int, device: torch.device) -> nn.Module:
     return network.eval().requires_grad_(False).to(device)
 
 
-def untrained(settings: Mapping[str, Any], **_: bool) -> SmallClassifier:
+def untrained(settings: Mapping[str, Any]) -> SmallClassifier:
     """Return the classifier before it is trained."""
     return SmallClassifier(settings["classes"])

@@ -123,15 +123,16 @@ def load(folder: Path, settings: Mapping[str, Any], device: torch.device) -> nn.
     return classifier.eval().requires_grad_(False).to(device)
 
 
-def untrained(settings: Mapping[str, Any], *, half: bool = False) -> TimmClassifier | None:
+def untrained(settings: Mapping[str, Any]) -> TimmClassifier | None:
     """Return the classifier without its weights.
 
     None for a model of the hub: it would have to be asked which architecture that is.
     """
     if ":" in settings["name"]:
         return None
-    network = import_timm().create_model(settings["name"], pretrained=False, num_classes=settings["classes"])
-    return TimmClassifier(TimmDescription.of(network), half=half)
+    with torch.device("meta"):
+        network = import_timm().create_model(settings["name"], pretrained=False, num_classes=settings["classes"])
+    return TimmClassifier(TimmDescription.of(network))
 
 
 def pretrained(name: str, revision: str) -> nn.Module:

@@ -2,7 +2,7 @@
 
 A processor needs time for two things: for the multiplications of products (convolutions, matrices, attention), during
 which their tensors come and go, and for moving the tensors of everything between them. Together that is the roofline
-of the network: `Load.seconds`.
+of the network: `Demand.seconds`.
 """
 
 import weakref
@@ -38,7 +38,7 @@ CASTS, NORMS = {"_to_copy"}, {"native_group_norm", "native_layer_norm"}
 
 
 @dataclass(frozen=True)
-class Load:
+class Demand:
     """What one evaluation of a batch asks for; bytes are those of the tensors that operators read and write."""
 
     operations: int
@@ -143,16 +143,16 @@ def counted() -> Iterator[_Operators]:
         yield operators
 
 
-def load_of(network: nn.Module, *inputs: Tensor) -> Load:
+def demand_of(network: nn.Module, *inputs: Tensor) -> Demand:
     """Count one evaluation; on torch's meta device that takes neither time nor memory."""
     with counted() as operators:
         operators.hold([*network.parameters(), *network.buffers()])
         weights = operators.peak
         network.eval()(*inputs)
-    return Load(operations(network, *inputs), operators.bytes_of, operators.operators, weights, operators.peak)
+    return Demand(operations(network, *inputs), operators.bytes_of, operators.operators, weights, operators.peak)
 
 
-def load_of_diffusion(settings: Mapping[str, Any], *, half: bool) -> Load:
+def demand_of_diffusion(settings: Mapping[str, Any], *, half: bool) -> Demand:
     """Count a batch of the diffusion model, as jobs evaluate it."""
     unet, n = settings["unet"], settings["batch_size"]
     with torch.device("meta"):
@@ -160,12 +160,12 @@ def load_of_diffusion(settings: Mapping[str, Any], *, half: bool) -> Load:
         accelerate(network)
         if half:
             halve(network)
-        return load_of(
+        return demand_of(
             network, torch.empty(n, unet["in_channels"], unet["image_size"], unet["image_size"]), torch.zeros(n)
         )
 
 
-def load_of_classifier(settings: Mapping[str, Any], shape: tuple[int, ...], *, half: bool) -> Load | None:
+def demand_of_classifier(settings: Mapping[str, Any], shape: tuple[int, ...], *, half: bool) -> Demand | None:
     """Count a batch of the classifier of images of ``shape`` ([C, H, W]), all of it in one precision.
 
     What it takes to bring them to another size isn't counted. None of one that nothing is known of before it is there.
@@ -177,4 +177,4 @@ def load_of_classifier(settings: Mapping[str, Any], shape: tuple[int, ...], *, h
         if network is None:
             return None
         size = getattr(network, "input_size", shape[1:])
-        return load_of(network.to(dtype), torch.empty(settings["batch_size"], shape[0], *size, dtype=dtype))
+        return demand_of(network.to(dtype), torch.empty(settings["batch_size"], shape[0], *size, dtype=dtype))
