@@ -139,6 +139,7 @@ TREATMENTS: dict[str, Callable[..., str | None]] = {
     "git": try_files,
     "cd": try_files,
     "pre-commit": try_files,
+    "snakedeploy": try_files,
 }
 """What is tried of a command, by its first word; it says what is wrong, or None."""
 
