@@ -7,6 +7,7 @@ min_version("9.14")
 configfile: "config/config.yaml"
 
 
+include: "workflow/rules/source.smk"
 include: "workflow/rules/common.smk"
 
 

@@ -1,6 +1,5 @@
 # What Snakemake itself has to know: the experiment, what jobs wait for, and whether this machine can run them. What a
 # configuration means is src/adds/experiment.py's, which needs nothing but the standard library.
-import importlib.util
 import os
 import shutil
 import sys
@@ -10,51 +9,6 @@ import yaml
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.utils import validate
-
-
-def load(name: str):
-    """Import a file of the library from where this workflow is, as the package need not be installed here.
-
-    It may be a folder, a module's path or an address that Snakemake fetched files from, one by one.
-    """
-    path = workflow.source_path(f"../../src/adds/{name.replace('.', '/')}.py")
-    spec = importlib.util.spec_from_file_location(f"adds.{name}", path)
-    sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[spec.name])
-    return sys.modules[spec.name]
-
-
-ROOT = workflow.current_basedir.join("../..")
-IS_FOLDER = "://" not in ROOT.get_path_or_uri(secret_free=True)
-"""Whether the workflow is in a folder, or at an address that Snakemake takes single files of text from."""
-
-
-def own(name: str) -> str:
-    """A file that the configuration names: the user's, or else the workflow's own."""
-    if Path(name).exists():
-        return name
-    if IS_FOLDER:
-        path = os.path.normpath(f"{ROOT.get_path_or_uri(secret_free=True)}/{name}")
-        return path if os.path.exists(path) else name
-    try:
-        return workflow.source_path(f"../../{name}")
-    except (WorkflowError, UnicodeError):
-        return name
-
-
-def address_of(wildcards) -> str:
-    """Where a file of the workflow's own weights is, if it isn't in a folder."""
-    path = f"weights/{wildcards.file}.safetensors"
-    return ROOT.join(path).get_path_or_uri(secret_free=True)
-
-
-if not IS_FOLDER:
-    # scripts/bootstrap.py looks for the library where it is itself: in Snakemake's cache.
-    workflow.source_path("../../scripts/bootstrap.py")
-    for name in (
-        Path(workflow.source_path("../../src/adds/MANIFEST")).read_text().split()
-    ):
-        workflow.source_path(f"../../src/adds/{name}")
 
 registry = load("registry")
 experiment = load("experiment")
