@@ -27,6 +27,7 @@ from scripts import (
 )
 from scripts import images as decode_images
 from sklearn.datasets import load_digits
+from studies.gpu_counts import guided_diffusions_half
 from torch import Tensor, nn
 
 from adds.data.images import Picture
@@ -327,10 +328,6 @@ def test_norms_in_half_precision_keep_to_its_error():
     noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
     schedule = Schedule.named("linear", 1000)
 
-    def guided_diffusions(network: nn.Module) -> None:
-        network.convert_to_fp16()
-        network.dtype = torch.float16
-
     def errors(halve: Callable[[nn.Module], None]) -> list[float]:
         with pretend_cuda(), pytest.MonkeyPatch.context() as patch:
             patch.setattr(diffusion, "halve", halve)
@@ -346,7 +343,7 @@ def test_norms_in_half_precision_keep_to_its_error():
                 found.append(float((rounded - expected).square().mean().sqrt() / expected.square().mean().sqrt()))
         return found
 
-    before, now = errors(guided_diffusions), errors(halve)
+    before, now = errors(guided_diffusions_half), errors(halve)
     assert all(0 < one < 1.3 * other for one, other in zip(now, before, strict=True))
     assert max(now) < 5e-3
 

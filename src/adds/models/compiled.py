@@ -63,7 +63,8 @@ def target(device: torch.device) -> dict[str, str]:
     }
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says, or its name where it says nothing."""
     return (str(error).strip() or repr(error)).splitlines()[0]
 
 
@@ -137,10 +138,10 @@ def _try_to_compile(network: nn.Module, package: Path, what: Compilable) -> str 
         difference = check_values(CompiledNetwork(network, package), network, what)
     except Exception as error:  # whatever a compiler may say: without it jobs are slower, not wrong
         logger.warning(
-            "the diffusion model can't be compiled here, jobs run slower: %s", _first_line(error), exc_info=True
+            "the diffusion model can't be compiled here, jobs run slower: %s", first_line(error), exc_info=True
         )
         package.write_bytes(b"")
-        return _first_line(error)
+        return first_line(error)
     logger.info("compiled; the largest difference to the original's values is %.1e", difference)
     return None
 
@@ -169,7 +170,7 @@ class CompiledNetwork:
                 if not x_t.is_cuda:
                     raise
                 # Compiled code tells of every failure only where it was. What it is, the network itself will say.
-                logger.warning("the compiled network failed, and is asked for uncompiled: %s", _first_line(error))
+                logger.warning("the compiled network failed, and is asked for uncompiled: %s", first_line(error))
         evaluated = self._network(x_t, timesteps)
         return evaluated
 
@@ -184,7 +185,7 @@ def compiled_or_plain(network: nn.Module, folder: Path, what: Compilable) -> Com
             check_values(compiled, network, what)
             return compiled
         except (RuntimeError, ArithmeticError) as error:
-            problem = _first_line(error)
+            problem = first_line(error)
     logger.warning(
         "the diffusion model runs uncompiled, and slower (delete %s to try again): %s", package.parent, problem
     )

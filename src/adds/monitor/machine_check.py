@@ -28,7 +28,7 @@ from adds.diffusion.batching import Batches, is_out_of_memory
 from adds.diffusion.noise import box_muller, philox_in_numpy, philox_in_torch
 from adds.machine.devices import Device
 from adds.machine.gpus import visible_gpus
-from adds.models.compiled import MOST_DIFFERENCE, CompiledNetwork, compiled_or_plain
+from adds.models.compiled import MOST_DIFFERENCE, CompiledNetwork, compiled_or_plain, first_line
 from adds.models.pipeline import classifier_kind
 from adds.models.unet import build_unet, compilable, halved, load_unet, randomize, ready
 from adds.models.weights import WEIGHTS
@@ -76,7 +76,7 @@ def attempted(what: str, look: Callable[[], Sequence[Finding]]) -> list[Finding]
         return list(look())
     except Exception as error:  # whatever a machine may say: the check is there to tell
         logger.exception("%s failed", what)
-        return [Finding(what, (str(error).strip() or repr(error)).splitlines()[0], "PROBLEM")]
+        return [Finding(what, first_line(error), "PROBLEM")]
 
 
 # The device

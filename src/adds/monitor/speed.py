@@ -7,7 +7,7 @@ from typing import Any
 
 from adds.experiment import Experiment
 from adds.methods.base import Work
-from adds.monitor.demand import demand_of_classifier, demand_of_diffusion
+from adds.monitor.demand import TERA, demand_of_classifier, demand_of_diffusion
 
 CHECK = "check.json"
 """What the check leaves, in the experiment's results."""
@@ -55,7 +55,7 @@ def assumed_speed(experiment: Experiment) -> Speed:
     of_diffusion, demand = seconds("diffusion"), demands["diffusion"]
     assert of_diffusion is not None
     assert demand is not None
-    tflops = [demand.operations / diffusion["batch_size"] / one / 1e12 for one in reversed(of_diffusion)]
+    tflops = [demand.operations / diffusion["batch_size"] / one / TERA for one in reversed(of_diffusion)]
     return Speed(
         of_diffusion,
         seconds("classifier"),
