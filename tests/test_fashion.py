@@ -12,10 +12,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import yaml
+from studies.publish_weights import networks, publish, trained
 
 from adds.data.fashion import FOR_CHOICES, read, read_idx, training
 from adds.data.images import Form, class_names, source_of
+from adds.models.unet import load_unet
+from adds.models.weights import made_by, read_tensors, save_weights
+from tests.conftest import TINY_UNET, random_unet
 from tests.test_experiment import configured, understood
 from tests.workflow import PROJECT, SNAKEMAKE, copy_project, run_in
 
@@ -194,3 +199,28 @@ def test_networks_are_trained_on_downloaded_files(tmp_path):
     made = {path.parent.name.rpartition("-")[0] for path in folder.glob("resources/fashion/*/weights")}
     assert made == {"diffusion", "classifier", "noised-sigma0.5", "denoised-sigma0.5"}
     assert not list(folder.glob("resources/fashion/*/checkpoint.pt"))
+
+
+def test_published_weights_are_rounded_and_say_what_made_them(tmp_path):
+    unet = {**TINY_UNET, "predicts_v": True}
+    network = random_unet(unet)
+    network.alphas_bar.copy_(torch.linspace(0.99, 0.01, 1000))
+    save_weights(network, tmp_path / "weights")
+    publish(tmp_path / "weights", tmp_path / "published/diffusion.safetensors", {"seed": 3})
+    tensors = read_tensors(tmp_path / "published/diffusion.safetensors")
+    assert {name for name, tensor in tensors.items() if tensor.dtype != torch.float16} == {"alphas_bar"}
+    assert made_by(tmp_path / "published/diffusion.safetensors") == {"seed": 3}
+    loaded = load_unet(tmp_path / "published/diffusion.safetensors", unet)
+    assert torch.equal(loaded.alphas_bar, network.alphas_bar)
+    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
+    x_t, timesteps = torch.randn(2, 1, 8, 8), torch.tensor([10.0, 900.0])
+    torch.testing.assert_close(loaded(x_t, timesteps), network(x_t, timesteps), rtol=0.01, atol=0.01)
+
+
+def test_every_network_of_a_configuration_is_published(monkeypatch):
+    monkeypatch.chdir(PROJECT)
+    found = {target: recipe for _, target, recipe in networks(trained("config/fashion.yaml"))}
+    assert len(found) == 8
+    assert found["weights/fashion/denoised-1.5.safetensors"]["sigma"] == 1.5
+    assert found["weights/fashion/diffusion.safetensors"]["training"]["low_noise"] == 0.5
+    assert len({folder for folder, _, _ in networks(trained("config/fashion.yaml"))}) == 8
