@@ -8,5 +8,7 @@ from adds.registry import DATASETS
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "download_images")
     hint = DATASETS[snakemake.params.download["dataset"]].hint
-    for download, target in zip(snakemake.params.download["downloads"], snakemake.output, strict=True):
+    told = snakemake.params.download["download"]
+    downloads = told if isinstance(told, list) else [told]
+    for download, target in zip(downloads, snakemake.output, strict=True):
         fetch(download["urls"], target, Expected.from_settings(download), hint=hint)

@@ -148,6 +148,9 @@ def test_several_files_are_downloaded_into_one_folder():
     assert all(download["urls"] == [address + Path(path).name] for path, download in files.items())
     assert all(re.fullmatch("[0-9a-f]{32}", download["md5"]) for download in files.values())
     assert [str(found["target"]) for found in experiment.downloads()][:4] == list(files)
+    assert experiment.download_of_images()["download"] == list(files.values())
+    one = understood(configured("cifar10"))
+    assert one.download_of_images()["download"] == one.config["dataset"]["download"], "other params would download anew"
     local = understood(configured("fashion", dataset={"source": "there"}))
     assert (local.archive_files(), local.images_source) == ({}, ["there"])
 

@@ -755,8 +755,12 @@ class Experiment:
         }
 
     def download_of_images(self) -> dict[str, Any]:
-        """Return where the data set's files come from, in the order of `archive_files`."""
-        return {"dataset": self.config["dataset"]["name"], "downloads": list(self.archive_files().values())}
+        """Return where the data set's archive comes from, or its files in the order of `archive_files`."""
+        downloads = list(self.archive_files().values())
+        return {
+            "dataset": self.config["dataset"]["name"],
+            "download": downloads[0] if len(downloads) == 1 else downloads,
+        }
 
     def downloads(self) -> list[dict[str, Any]]:
         """Return the files that are downloaded where they aren't there yet, as `adds.data.preflight.Download` has them.
