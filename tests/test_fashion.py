@@ -18,6 +18,7 @@ from studies.publish_weights import networks, publish, trained
 
 from adds.data.fashion import FOR_CHOICES, read, read_idx, training
 from adds.data.images import Form, class_names, source_of
+from adds.experiment import ConfigError
 from adds.models.unet import load_unet
 from adds.models.weights import made_by, read_tensors, save_weights
 from tests.conftest import TINY_UNET, random_unet
@@ -163,6 +164,11 @@ def test_only_what_is_trained_waits_for_training_images():
     assert given.training_source(given.reader("noised", "0.5")) == []
     digits = understood(configured("digits", models={"source": "train"}))
     assert digits.training_source(digits.recipe("diffusion")) == []
+
+
+def test_kernels_of_all_its_training_images_are_refused():
+    with pytest.raises(ConfigError, match="the kernel reader is for few and small training images"):
+        understood(configured("fashion", methods={"bayes": {"votes": [1]}}))
 
 
 class Quiet(SimpleHTTPRequestHandler):
