@@ -2,8 +2,8 @@
 
     python -m studies.publish_weights config/fashion.yaml
 
-after `snakemake --cores all --configfile config/fashion.yaml --config models='{source: train}' -- models`. Files go
-where the configuration takes them from; each says inside what it was made by.
+after a run of it with models: {source: train}. Files go where the configuration takes them from otherwise; each says
+inside what it was made by.
 """
 
 import json

@@ -18,7 +18,7 @@ from studies.publish_weights import networks, publish, trained
 
 from adds.data.fashion import FOR_CHOICES, read, read_idx, training
 from adds.data.images import Form, class_names, source_of
-from adds.experiment import ConfigError
+from adds.experiment import ConfigError, Experiment
 from adds.models.unet import load_unet
 from adds.models.weights import made_by, read_tensors, save_weights
 from tests.conftest import TINY_UNET, random_unet
@@ -201,7 +201,8 @@ def test_networks_are_trained_on_downloaded_files(tmp_path):
             reader["training"] = short
         rows(3, 14).to_csv(folder / "list.csv", index=False)
         (folder / "small.yaml").write_text(yaml.safe_dump(config))
-        done = run_in(folder, SNAKEMAKE, "--cores", "1", "--configfile", "small.yaml", "--", "models")
+        wanted = [f"{path}/weights" for path in Experiment.from_config(config, folder).all_folders()]
+        done = run_in(folder, SNAKEMAKE, "--cores", "1", "--configfile", "small.yaml", "--", *wanted)
         server.shutdown()
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (folder / "resources/fashion/files").iterdir()) == sorted(files)
