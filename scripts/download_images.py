@@ -1,4 +1,4 @@
-"""Download the archive of the data set's images, where no local copy is configured."""
+"""Download the data set's archive, or its files, where no local copy is configured."""
 
 from bootstrap import configure_logging
 
@@ -7,6 +7,8 @@ from adds.registry import DATASETS
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "download_images")
-    download = snakemake.params.download["download"]
     hint = DATASETS[snakemake.params.download["dataset"]].hint
-    fetch(download["urls"], snakemake.output[0], Expected.from_settings(download), hint=hint)
+    told = snakemake.params.download["download"]
+    downloads = told if isinstance(told, list) else [told]
+    for download, target in zip(downloads, snakemake.output, strict=True):
+        fetch(download["urls"], target, Expected.from_settings(download), hint=hint)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,12 @@ import torch
 from bootstrap import configure_logging
 from torch import Tensor
 
-from adds.data.images import training_of
+from adds.data.images import source_of, training_of
 from adds.diffusion.schedule import model_sigma
 from adds.machine.memory import keep_freed_memory
 from adds.methods.carlini import denoise
-from adds.models.pipeline import classifier_kind, load_pipeline
-from adds.models.training import See, TrainingSettings, train_classifier
-from adds.models.weights import WEIGHTS, describe_model, save_weights
+from adds.models.pipeline import classifier_kind, load_pipeline, untrained_classifier
+from adds.models.training import CHECKPOINT, See, TrainingSettings, finish, train_classifier
 
 logger = logging.getLogger("adds.make_reader")
 
@@ -44,21 +44,25 @@ def seen(recipe: Mapping[str, Any]) -> See:
     return denoised
 
 
-def make(recipe: Mapping[str, Any], folder: Path) -> None:
-    """Leave the reader's weights and description in its folder."""
+def make(recipe: Mapping[str, Any], source: Path | None, folder: Path) -> None:
+    """Leave the reader's weights and description in its folder; ``source`` has the training images, if any."""
     if "training" not in recipe:  # it is given, or made of the training images themselves
         classifier_kind(recipe["kind"]).obtain(recipe, folder)
         return
-    train, held_out = training_of(recipe["dataset"])
-    settings = TrainingSettings(**recipe["training"])
-    network, log = train_classifier(train, held_out, settings=settings, seed=recipe["seed"], see=seen(recipe))
+    network, log = train_classifier(
+        *training_of(recipe["dataset"], source),
+        build=partial(untrained_classifier, recipe),
+        settings=TrainingSettings(**recipe["training"]),
+        seed=recipe["seed"],
+        see=seen(recipe),
+        checkpoint=folder / CHECKPOINT,
+    )
     logger.info("%.1f%% of held-out images are right", 100 * log[-1]["held_out_accuracy"])
-    save_weights(network, folder / WEIGHTS, recipe)
-    describe_model(folder, recipe)
+    finish(network, recipe, folder)
 
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "make_reader {reader} sigma={sigma}".format(**snakemake.wildcards))
     torch.set_num_threads(snakemake.threads)
     keep_freed_memory()
-    make(snakemake.params.recipe, Path(snakemake.output.weights).parent)
+    make(snakemake.params.recipe, source_of(snakemake.input.source), Path(snakemake.output.weights).parent)

@@ -1,5 +1,6 @@
-"""Train the embedded experiment's classifier."""
+"""Train the classifier of an experiment whose networks are small."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,18 +8,22 @@ import pandas as pd
 import torch
 from bootstrap import configure_logging
 
-from adds.data.images import training_of
+from adds.data.images import source_of, training_of
 from adds.machine.memory import keep_freed_memory
-from adds.models.training import TrainingSettings, train_classifier
-from adds.models.weights import describe_model, save_weights
+from adds.models.pipeline import untrained_classifier
+from adds.models.training import CHECKPOINT, TrainingSettings, finish, train_classifier
 
 
-def main(recipe: dict[str, Any], output: Any) -> None:
-    train, held_out = training_of(recipe["dataset"])
-    settings = TrainingSettings(**recipe["training"])
-    network, log = train_classifier(train, held_out, settings=settings, seed=recipe["seed"])
-    save_weights(network, output.weights, recipe)
-    describe_model(Path(output.weights).parent, recipe)
+def main(recipe: dict[str, Any], source: Path | None, output: Any) -> None:
+    folder = Path(output.weights).parent
+    network, log = train_classifier(
+        *training_of(recipe["dataset"], source),
+        build=partial(untrained_classifier, recipe),
+        settings=TrainingSettings(**recipe["training"]),
+        seed=recipe["seed"],
+        checkpoint=folder / CHECKPOINT,
+    )
+    finish(network, recipe, folder)
     pd.DataFrame(log).to_csv(output.loss, index=False)
 
 
@@ -26,4 +31,4 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0], "train_classifier")
     torch.set_num_threads(snakemake.threads)
     keep_freed_memory()
-    main(snakemake.params.recipe, snakemake.output)
+    main(snakemake.params.recipe, source_of(snakemake.input.source), snakemake.output)

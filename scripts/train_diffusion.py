@@ -1,4 +1,4 @@
-"""Train the embedded experiment's diffusion model."""
+"""Train the diffusion model of an experiment whose networks are small."""
 
 from pathlib import Path
 from typing import Any
@@ -7,25 +7,23 @@ import pandas as pd
 import torch
 from bootstrap import configure_logging
 
-from adds.data.images import training_of
+from adds.data.images import source_of, training_of
 from adds.machine.memory import keep_freed_memory
-from adds.models.training import TrainingSettings, train_diffusion
-from adds.models.weights import describe_model, save_weights
+from adds.models.training import CHECKPOINT, TrainingSettings, finish, train_diffusion
 
 
-def main(recipe: dict[str, Any], output: Any) -> None:
-    train, held_out = training_of(recipe["dataset"])
+def main(recipe: dict[str, Any], source: Path | None, output: Any) -> None:
+    folder = Path(output.weights).parent
     network, log = train_diffusion(
-        train,
-        held_out,
+        *training_of(recipe["dataset"], source),
         unet=recipe["unet"],
         schedule=recipe["schedule"],
         timesteps=recipe["timesteps"],
         settings=TrainingSettings(**recipe["training"]),
         seed=recipe["seed"],
+        checkpoint=folder / CHECKPOINT,
     )
-    save_weights(network, output.weights, recipe)
-    describe_model(Path(output.weights).parent, recipe)
+    finish(network, recipe, folder)
     pd.DataFrame(log).to_csv(output.loss, index=False)
 
 
@@ -33,4 +31,4 @@ if __name__ == "__main__":
     configure_logging(snakemake.log[0], "train_diffusion")
     torch.set_num_threads(snakemake.threads)
     keep_freed_memory()
-    main(snakemake.params.recipe, snakemake.output)
+    main(snakemake.params.recipe, source_of(snakemake.input.source), snakemake.output)

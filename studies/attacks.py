@@ -37,8 +37,8 @@ from torch import Tensor
 from adds.certificates.binomial import clopper_pearson_lower, clopper_pearson_upper
 from adds.certificates.certificate import certify
 from adds.certificates.pair import gate_p_value
-from adds.data.digits import FOR_CHOICES, Digits, load_split
-from adds.data.images import Picture
+from adds.data.digits import FOR_CHOICES, load_split
+from adds.data.images import Examples, Picture
 from adds.diffusion.batching import Batches
 from adds.diffusion.denoiser import Denoiser, Prediction
 from adds.diffusion.noise import Noise
@@ -451,13 +451,13 @@ COLUMNS = [
 """What is known of the image; of attacks inside; of those beyond (``tried`` is the largest radius if none broke)."""
 
 
-def spread(digits: Digits, count: int) -> list[Picture]:
+def spread(digits: Examples, count: int) -> list[Picture]:
     """Return ``count`` of the test digits that results rest on, spread over them."""
     reported = len(digits) - FOR_CHOICES
     return [pictured(digits, FOR_CHOICES + place * STRIDE % reported) for place in range(count)]
 
 
-def pictured(digits: Digits, index: int) -> Picture:
+def pictured(digits: Examples, index: int) -> Picture:
     """Return one digit with its number and label."""
     return Picture.of(digits.images[index], int(digits.numbers[index]), int(digits.labels[index]))
 
@@ -497,7 +497,7 @@ def _short(value: Any) -> str:
 # Without smoothing
 
 
-def bare_broken(digits: Digits, indices: Sequence[int], radius: float, steps: int) -> int:
+def bare_broken(digits: Examples, indices: Sequence[int], radius: float, steps: int) -> int:
     """Count the images whose class the same attack changes at a radius where nothing is smoothed."""
     library = embedded_pipeline()
     with_gradients, effort, broken = differentiable(library), replace(EFFORT["bare"], steps=steps), 0

@@ -70,7 +70,8 @@ def allowed(key: str, entry: Mapping[str, Any]) -> str:
         elif kind == "array":
             told.append(f"list of {NAMES.get(inner['type'], inner['type'])}s {_limits(inner)}".strip())
         elif kind == "object":
-            told.append(f"by sigma: {NAMES.get(inner['type'], inner['type'])} {_limits(inner)}".strip())
+            by = "name" if key.endswith(".files") else "sigma"
+            told.append(f"by {by}: {NAMES.get(inner['type'], inner['type'])} {_limits(inner)}".strip())
         elif kind == "string":
             told.append({"^[A-Za-z0-9_-]+$": "letters, digits, _ and -"}.get(entry.get("pattern", ""), "text"))
         else:

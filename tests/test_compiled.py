@@ -23,6 +23,7 @@ from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.unet import compilable, untrained_unet
 from adds.sampling.counting import Request
 from adds.sampling.sampler import Sampler
+from tests.conftest import TINY_UNET
 from tests.own_data import CONFIG, UNET
 from tests.workflow import PROJECT
 
@@ -69,6 +70,20 @@ def test_the_same_values_whatever_else_is_in_the_batch(folder):
             assert float(difference / expected.abs().max()) < 1e-5
         mixed = torch.cat([x_t[:3], torch.randn(5, 1, SIZE, SIZE)])
         assert torch.equal(compiled(mixed, timesteps)[:3], whole[:3])
+
+
+def test_a_network_of_blocks_and_v_is_compiled_too(tmp_path):
+    """It has weights of its own, the schedule, which jobs put in with the others."""
+    unet = {**TINY_UNET, "space_to_channels": 2, "predicts_v": True}
+    what = compilable({"unet": unet, "half_precision": False}, CPU, 4)
+    package_for(untrained_unet(unet), tmp_path, what)
+    network = untrained_unet(unet)
+    network.alphas_bar.copy_(torch.linspace(0.99, 0.01, 1000))
+    compiled = compiled_or_plain(network, tmp_path, what)
+    assert isinstance(compiled, CompiledNetwork)
+    x_t, timesteps = torch.randn(4, 1, 8, 8), torch.tensor([0.0, 10.0, 500.0, 999.0])
+    with torch.inference_mode():
+        torch.testing.assert_close(compiled(x_t, timesteps), network(x_t, timesteps))
 
 
 @pytest.mark.parametrize("fact", ["unet", "precision", "most", "torch", "system", "processor"])

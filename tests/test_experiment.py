@@ -108,9 +108,27 @@ def paper(**changes):
         ({"dataset": {"name": "digit"}}, "dataset.name: there is no 'digit', did you mean `digits`?"),
         ({"dataset": {"list": "nowhere.csv"}}, "dataset.list is 'nowhere.csv': there is no such file"),
         ({"dataset": {"name": "files", "source": None}}, "dataset.source is missing: dataset.name files needs"),
-        ({"classifier": {"kind": "large"}}, "classifier.kind: there is no 'large'; choose from timm, small, python"),
+        (
+            {"classifier": {"kind": "large"}},
+            "classifier.kind: there is no 'large'; choose from timm, small, grey28, python",
+        ),
         ({"classifier": {"kind": "python"}, "models": {"source": "given"}}, "classifier.file is missing"),
-        ({"classifier": {"kind": "timm"}, "models": {"source": "train"}}, "models.source is train: only the digits'"),
+        (
+            {"diffusion": {"unet": {"predicts_v": True}, "timesteps": 500}},
+            "diffusion.unet.predicts_v is true: that needs diffusion.timesteps = 1000",
+        ),
+        (
+            {"diffusion": {"unet": {"predicts_v": True}, "rescale_timesteps": True}},
+            "diffusion.unet.predicts_v is true: that needs diffusion.timesteps = 1000, not rescaled",
+        ),
+        (
+            {"diffusion": {"download": {"urls": ["http://x"], "files": {"a": "0" * 32}}}},
+            "diffusion.download.files: only a data set may be several files",
+        ),
+        (
+            {"classifier": {"kind": "timm"}, "models": {"source": "train"}},
+            "models.source is train: the workflow trains only",
+        ),
         (
             {"diffusion": {"training": None}, "models": {"source": "train"}},
             "diffusion.training is missing: models.source: train needs steps, batch_size, learning_rate",

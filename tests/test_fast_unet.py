@@ -7,7 +7,7 @@ from guided_diffusion.unet import QKVAttentionLegacy, UNetModel
 from torch import nn
 from torch.nn.functional import interpolate
 
-from adds.models.fast_unet import FusedAttention, UpsampledConvolution, accelerate, embed, halve
+from adds.models.fast_unet import TIMESTEPS, FusedAttention, UpsampledConvolution, accelerate, embed, halve
 from tests.conftest import TINY_UNET, random_unet
 
 ATTENTIVE = {**TINY_UNET, "attention_resolutions": [8, 4], "num_head_channels": 8, "num_res_blocks": 1}
@@ -23,6 +23,38 @@ def test_timesteps_are_embedded_as_ever(width):
 def test_the_network_is_guided_diffusions():
     network, x_t, timesteps = random_unet(ATTENTIVE), torch.randn(2, 1, 8, 8), torch.tensor([5.0, 900.0])
     torch.testing.assert_close(network(x_t, timesteps), UNetModel.forward(network, x_t, timesteps), rtol=0, atol=0)
+
+
+BLOCKS = {**ATTENTIVE, "image_size": 16, "in_channels": 3, "space_to_channels": 2}
+"""As large inside as a network for 12 channels of 8 x 8."""
+
+
+def by_blocks(images):
+    """Make channels of the pixels of each 2 x 2 block, one channel after the other."""
+    corners = [images[:, :, row::2, column::2] for row in (0, 1) for column in (0, 1)]
+    return torch.stack(corners, dim=2).flatten(1, 2)
+
+
+def test_space_to_channels_only_puts_coordinates_in_another_order():
+    inside = random_unet({**ATTENTIVE, "in_channels": 12})
+    outside = random_unet(BLOCKS)
+    outside.load_state_dict(inside.state_dict())
+    x_t, timesteps = torch.randn(2, 3, 16, 16), torch.tensor([5.0, 900.0])
+    found = outside(x_t, timesteps)
+    assert found.shape == (2, 6, 16, 16)
+    torch.testing.assert_close(by_blocks(found), inside(by_blocks(x_t), timesteps), rtol=0, atol=0)
+
+
+def test_a_network_of_v_returns_the_noise():
+    """x0 by the noise that it returns is x0 by v, sqrt(abar) x_t - sqrt(1 - abar) v; the variance is the network's."""
+    plain, network = random_unet(ATTENTIVE), random_unet({**ATTENTIVE, "predicts_v": True})
+    network.load_state_dict({**plain.state_dict(), "alphas_bar": torch.linspace(0.99, 0.01, TIMESTEPS)})
+    x_t, timesteps = torch.randn(3, 1, 8, 8), torch.tensor([0.0, 300.0, 999.0])
+    (v, variance), (noise, kept) = (found(x_t, timesteps).chunk(2, dim=1) for found in (plain, network))
+    abar = network.alphas_bar[timesteps.long()].view(-1, 1, 1, 1)
+    x0 = (x_t - (1 - abar).sqrt() * noise) / abar.sqrt()
+    torch.testing.assert_close(x0, abar.sqrt() * x_t - (1 - abar).sqrt() * v)
+    assert torch.equal(kept, variance)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
@@ -50,8 +82,9 @@ def test_an_upsampled_convolution_is_upsampling_and_then_a_convolution(height, w
         ({**ATTENTIVE, "num_head_channels": -1, "num_heads": 4}, 0),
         (LARGE, 2),
         ({**LARGE, "resblock_updown": True}, 2),
+        ({**LARGE, "space_to_channels": 2, "predicts_v": True}, 1),
     ],
-    ids=["head channels", "number of heads", "upsampling layers", "upsampling blocks"],
+    ids=["head channels", "number of heads", "upsampling layers", "upsampling blocks", "blocks and v"],
 )
 def test_an_accelerated_network_gives_the_same(settings, folded):
     network = random_unet(settings)

@@ -48,6 +48,9 @@ FULL_BATCHES, OF_SMALL_NETWORKS = 4, 16
 
 Of small networks more, because memory is no matter there."""
 
+V_TIMESTEPS = 1000
+"""Of the process whose v a network may predict (`adds.models.fast_unet`)."""
+
 EXPLAINED = "config/README.md explains every key"
 
 
@@ -261,11 +264,18 @@ class Experiment:
             raise ConfigError(
                 f"diffusion.steps is {diffusion['steps']}: it must divide diffusion.timesteps, {diffusion['timesteps']}"
             )
+        if (diffusion["download"] or {}).get("files"):
+            raise ConfigError("diffusion.download.files: only a data set may be several files")
+        fits_v = diffusion["timesteps"] == V_TIMESTEPS and not diffusion["rescale_timesteps"]
+        if diffusion["unet"].get("predicts_v") and not fits_v:
+            raise ConfigError(
+                f"diffusion.unet.predicts_v is true: that needs diffusion.timesteps = {V_TIMESTEPS}, not rescaled"
+            )
         if self.trains:
             if not DATASETS[config["dataset"]["name"]].trains or not CLASSIFIERS[classifier["kind"]].trainable:
                 raise ConfigError(
-                    "models.source is train: only the digits' networks are trained by the workflow; set dataset.name "
-                    "to digits and classifier.kind to small, or models.source to given"
+                    "models.source is train: the workflow trains only the small networks of config/digits.yaml and "
+                    "config/fashion.yaml; set models.source to given"
                 )
             for section in ("diffusion", "classifier"):
                 if not config[section]["training"]:
@@ -292,6 +302,8 @@ class Experiment:
         if network in KERNELS:
             if not trains:
                 raise ConfigError(f"methods: the {network} reader needs training images, which {dataset} has none of")
+            if DATASETS[dataset].needs_source:
+                raise ConfigError(f"methods: the {network} reader is for few and small training images, as the digits'")
             return
         section = self.config["readers"].get(network)
         if not section:
@@ -302,7 +314,7 @@ class Experiment:
             if sigma not in section["weights"] and not trainable:
                 raise ConfigError(
                     f'{key}.weights has no file for sigma {sigma}: give one, as in weights: {{"{sigma}": FILE}}; '
-                    "the workflow trains its own only for the digits, where training says how"
+                    "the workflow trains its own for the digits and Fashion-MNIST, where training says how"
                 )
 
     def _check_sampling(self) -> None:
@@ -724,35 +736,52 @@ class Experiment:
 
     @property
     def archive(self) -> str | None:
-        """Where the data set's archive is downloaded to: one for all lists of its images."""
+        """Where the data set's archive, or its folder of files, is downloaded to: one for all lists of its images."""
         dataset = self.config["dataset"]
         name = DATASETS[dataset["name"]].archive
         return f"resources/{dataset['name']}/{name}" if name and not dataset["source"] else None
 
+    def archive_files(self) -> dict[str, dict[str, Any]]:
+        """Return the files that are downloaded for the data set, each with its addresses and what it must be."""
+        if not self.archive:
+            return {}
+        download = dict(self.config["dataset"]["download"])
+        files = download.pop("files", None)
+        if not files:
+            return {self.archive: download}
+        return {
+            f"{self.archive}/{name}": {"urls": [f"{url}{name}" for url in download["urls"]], "md5": md5}
+            for name, md5 in files.items()
+        }
+
     def download_of_images(self) -> dict[str, Any]:
-        """Return where the data set's archive comes from."""
-        dataset = self.config["dataset"]
-        return {"dataset": dataset["name"], "download": dataset["download"]}
+        """Return where the data set's archive comes from, or its files in the order of `archive_files`."""
+        downloads = list(self.archive_files().values())
+        return {
+            "dataset": self.config["dataset"]["name"],
+            "download": downloads[0] if len(downloads) == 1 else downloads,
+        }
 
     def downloads(self) -> list[dict[str, Any]]:
         """Return the files that are downloaded where they aren't there yet, as `adds.data.preflight.Download` has them.
 
         The classifier is the hub's own business.
         """
-        config, found = self.config, []
-        if self.archive:
-            found.append(("dataset", self.archive, DATASETS[config["dataset"]["name"]].hint))
+        config = self.config
+        hint = DATASETS[config["dataset"]["name"]].hint
+        found = [("dataset", target, download, hint) for target, download in self.archive_files().items()]
         if not self.trains and not config["diffusion"]["weights"]:
-            found.append(("diffusion", f"{self.folder('diffusion')}/weights", DIFFUSION_HINT))
+            weights = f"{self.folder('diffusion')}/weights"
+            found.append(("diffusion", weights, config["diffusion"]["download"], DIFFUSION_HINT))
         return [
             {
                 "key": f"{section}.download",
                 "target": Path(target),
-                "urls": config[section]["download"]["urls"],
-                "size": config[section]["download"].get("size"),
+                "urls": download["urls"],
+                "size": download.get("size"),
                 "hint": hint,
             }
-            for section, target, hint in found
+            for section, target, download, hint in found
         ]
 
     def folder(self, what: Model) -> str:
@@ -798,9 +827,15 @@ class Experiment:
         return given + [recipe[key] for recipe in recipes for key in ("weights", "file") if key in recipe]
 
     @property
-    def images_source(self) -> str | None:
-        """Where the images come from: a local copy or the downloaded archive, unless the data set needs neither."""
-        return self.archive or self.config["dataset"]["source"]
+    def images_source(self) -> list[str]:
+        """Where the images come from: a local copy or downloaded files, unless the data set needs neither."""
+        source = self.config["dataset"]["source"]
+        return list(self.archive_files()) or ([source] if source else [])
+
+    def training_source(self, recipe: Mapping[str, Any]) -> list[str]:
+        """Return where a network's training images come from: nowhere, where it isn't trained or needs no source."""
+        trained = "training" in recipe and DATASETS[recipe["dataset"]].needs_source
+        return self.images_source if trained else []
 
     @property
     def resources(self) -> str:

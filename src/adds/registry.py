@@ -85,7 +85,7 @@ class Dataset:
     name: str
     title: str
     archive: str | None = None
-    """The file that it is downloaded as."""
+    """The file that it is downloaded as, or the folder of several."""
     hint: str = ""
     """What to do where the download isn't allowed."""
     needs_source: bool = True
@@ -254,6 +254,14 @@ DATASETS = _by_name(
         archive="cifar-10-binary.tar.gz",
         hint="Set dataset.source to your own copy of cifar-10-binary.tar.gz.",
     ),
+    Dataset(
+        "fashion",
+        "Fashion-MNIST",
+        archive="files",
+        hint="Set dataset.source to a folder with its four IDX files, for instance that of Debian's package "
+        "dataset-fashion-mnist.",
+        trains=True,
+    ),
     Dataset("digits", "scikit-learn's handwritten digits", needs_source=False, trains=True),
     Dataset("files", "images of your own"),
 )
@@ -264,6 +272,7 @@ DIFFUSION_HINT = "Set diffusion.weights to a copy of your own, or diffusion.down
 CLASSIFIERS = _by_name(
     ClassifierKind("timm", "a timm model, from the hub or with weights of your own"),
     ClassifierKind("small", "the embedded experiment's small network", trainable=True),
+    ClassifierKind("grey28", "a small network for 28 x 28 grey images", trainable=True),
     ClassifierKind("python", "a network that a Python file of your own builds"),
 )
 

@@ -94,6 +94,10 @@ def reader_sources(wildcards) -> list[str]:
     return EXPERIMENT.reader_sources(wildcards.reader, wildcards.sigma)
 
 
+def training_source(wildcards) -> list[str]:
+    return EXPERIMENT.training_source(reader_of(wildcards))
+
+
 def leader_counts(wildcards):
     shard = EXPERIMENT.shard(wildcards.shard)
     counts = EXPERIMENT.leader_counts(setting_of(wildcards), shard)

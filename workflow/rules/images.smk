@@ -6,7 +6,7 @@ if EXPERIMENT.archive:
 
     rule download_images:
         output:
-            EXPERIMENT.archive,
+            list(EXPERIMENT.archive_files()),
         log:
             "<logs>/download_images.log",
         benchmark:
@@ -28,7 +28,7 @@ rule images:
     input:
         list=EXPERIMENT.config["dataset"]["list"],
         classes=EXPERIMENT.config["dataset"]["classes"] or [],
-        source=EXPERIMENT.images_source or [],
+        source=EXPERIMENT.images_source,
         # A folder's own time doesn't change with a file in it.
         files=EXPERIMENT.files,
     output:

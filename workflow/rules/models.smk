@@ -25,6 +25,8 @@ if not IS_FOLDER:
 if EXPERIMENT.trains:
 
     rule train_diffusion:
+        input:
+            source=EXPERIMENT.training_source(EXPERIMENT.recipe("diffusion")),
         output:
             weights="<diffusion>/weights",
             description="<diffusion>/description.json",
@@ -40,13 +42,15 @@ if EXPERIMENT.trains:
         threads: 1
         resources:
             mem_mb=2000,
-            runtime=60,
+            runtime=480,
         params:
             recipe=EXPERIMENT.recipe("diffusion"),
         script:
             "../../scripts/train_diffusion.py"
 
     rule train_classifier:
+        input:
+            source=EXPERIMENT.training_source(EXPERIMENT.recipe("classifier")),
         output:
             weights="<classifier>/weights",
             description="<classifier>/description.json",
@@ -117,7 +121,8 @@ else:
 rule make_reader:
     # A classifier of noised images, for one sigma: given, or trained on training images, or made of them.
     input:
-        reader_sources,
+        made_from=reader_sources,
+        source=training_source,
     output:
         weights="<resources>/{reader}-sigma{sigma}-{recipe}/weights",
         description="<resources>/{reader}-sigma{sigma}-{recipe}/description.json",

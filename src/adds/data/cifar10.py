@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from adds.data.images import Form
+from adds.data.images import Form, check_listed
 
 TEST_BATCH = "cifar-10-batches-bin/test_batch.bin"
 SHAPE = (3, 32, 32)
@@ -36,16 +36,7 @@ def read(source: Path | None, rows: pd.DataFrame, form: Form) -> NDArray[np.uint
     if source is None or form.size != SHAPE[1]:
         raise ValueError(f"CIFAR-10 is 32 x 32 and needs a source: {source} and {form.size} x {form.size} don't fit")
     records = read_test_batch(source)
-    numbers = rows["number"].to_numpy()
-    outside = numbers[(numbers < 0) | (numbers >= len(records))]
-    if len(outside):
-        raise ValueError(f"{source} has no image {outside[0]}: it has {len(records)}")
-    chosen = records[numbers]
-    wrong = np.flatnonzero(chosen[:, 0] != rows["label"].to_numpy())
-    if len(wrong):
-        raise ValueError(
-            f"{source}: image {numbers[wrong[0]]} has label {chosen[wrong[0], 0]}, the list of images has "
-            f"{rows['label'].iloc[wrong[0]]}"
-        )
+    check_listed(rows, records[:, 0], source)
+    chosen = records[rows["number"].to_numpy()]
     images: NDArray[np.uint8] = chosen[:, 1:].reshape(-1, *SHAPE)
     return images

@@ -1,13 +1,11 @@
 """The embedded experiment's data: scikit-learn's handwritten digits, 8 x 8, ten classes, no download."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from adds.data.images import Form, Pixels
+from adds.data.images import Examples, Form, Pixels
 
 SPLIT_SEED = 0
 TEST_SIZE = 400
@@ -15,39 +13,23 @@ FOR_CHOICES = 220
 """The first so many test digits are for choices (how long to train, which rule to use); results rest on the others."""
 
 
-@dataclass(frozen=True)
-class Digits:
-    """Images [n, 1, 8, 8] in [0, 1] with their labels and their numbers in scikit-learn's order."""
-
-    images: Pixels
-    labels: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, chosen: NDArray[np.int64]) -> "Digits":
-        # Plain indexing would give the one channel another stride, and torch's convolutions another rounding.
-        return Digits(self.images.take(chosen, axis=0), self.labels[chosen], self.numbers[chosen])
-
-
-def load_all() -> Digits:
+def load_all() -> Examples:
     """Return all 1,797 digits."""
     from sklearn.datasets import load_digits  # takes a second, which only this function should cost
 
     data = load_digits()
     images = (data.images / 16.0).astype(np.float32)[:, None]
-    return Digits(images, data.target.astype(np.int64), np.arange(len(images)))
+    return Examples(images, data.target.astype(np.int64), np.arange(len(images)))
 
 
-def load_split() -> tuple[Digits, Digits]:
+def load_split() -> tuple[Examples, Examples]:
     """Return (training, test). The split is fixed; models never see the test images, which config/digits.csv lists."""
     digits = load_all()
     order = np.random.default_rng(SPLIT_SEED).permutation(len(digits))
     return digits[order[TEST_SIZE:]], digits[order[:TEST_SIZE]]
 
 
-def training() -> tuple[Digits, Digits]:
+def training(_source: Path | None = None) -> tuple[Examples, Examples]:
     """Return the images to train on, and those that choices rest on."""
     train, test = load_split()
     return train, test[np.arange(FOR_CHOICES)]

@@ -3,7 +3,8 @@
 import hashlib
 import importlib
 import io
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -35,6 +36,22 @@ class Form:
     crop: bool = True
 
 
+@dataclass(frozen=True)
+class Examples:
+    """Labelled images [n, C, H, W] in [0, 1] with their numbers in their data set."""
+
+    images: Pixels
+    labels: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, chosen: NDArray[np.int64]) -> "Examples":
+        # Plain indexing would give a single channel another stride, and torch's convolutions another rounding.
+        return Examples(self.images.take(chosen, axis=0), self.labels[chosen], self.numbers[chosen])
+
+
 class Reader(Protocol):
     """What a module of a data set provides."""
 
@@ -47,10 +64,28 @@ def reader(dataset: str) -> Reader:
     return cast("Reader", importlib.import_module(f"adds.data.{dataset}"))
 
 
-def training_of(dataset: str) -> tuple[Any, Any]:
+def source_of(files: str | Sequence[str] | None) -> Path | None:
+    """Return the source that a job's input names: one file or folder, or the folder that several files are in."""
+    names = [files] if isinstance(files, str) else list(files or [])
+    return Path(os.path.commonpath(names)) if names else None
+
+
+def training_of(dataset: str, source: Path | None = None) -> tuple[Examples, Examples]:
     """Return the images of a data set that networks are trained on, and those that choices rest on."""
-    found: tuple[Any, Any] = importlib.import_module(f"adds.data.{dataset}").training()
+    found: tuple[Examples, Examples] = importlib.import_module(f"adds.data.{dataset}").training(source)
     return found
+
+
+def check_listed(rows: pd.DataFrame, labels: NDArray[Any], source: object) -> None:
+    """Refuse a list that has numbers which a source hasn't, or other labels than the source, by their numbers."""
+    numbers = rows["number"].to_numpy()
+    outside = numbers[(numbers < 0) | (numbers >= len(labels))]
+    if len(outside):
+        raise ValueError(f"{source} has no image {outside[0]}: it has {len(labels)}")
+    wrong = np.flatnonzero(labels[numbers] != rows["label"].to_numpy())
+    if len(wrong):
+        number, listed = numbers[wrong[0]], rows["label"].iloc[wrong[0]]
+        raise ValueError(f"{source}: image {number} has label {labels[number]}, the list of images has {listed}")
 
 
 def decode(data: bytes, name: str, form: Form) -> NDArray[np.uint8]:

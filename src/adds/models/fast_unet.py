@@ -4,15 +4,19 @@ Attention is fused and upsampling cheaper; in half precision, what is between th
 """
 
 import math
+from typing import Any
 
 import torch
 from guided_diffusion.nn import GroupNorm32
 from guided_diffusion.unet import QKVAttentionLegacy, ResBlock, UNetModel, Upsample
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pixel_shuffle, pixel_unshuffle, scaled_dot_product_attention
 
 FOLD_FROM = 16
 """The smallest side of a feature map for an `UpsampledConvolution`: below, it was measured not to pay."""
+
+TIMESTEPS = 1000
+"""Of the process whose v a UNet predicts."""
 
 
 def embed(timesteps: Tensor, width: int) -> Tensor:
@@ -27,13 +31,30 @@ def embed(timesteps: Tensor, width: int) -> Tensor:
 
 
 class UNet(UNetModel):  # type: ignore[misc]
-    """guided_diffusion's UNet without labels, which keeps to its device."""
+    """guided_diffusion's UNet without labels, which keeps to its device.
+
+    With ``space_to_channels`` it sees blocks of so many pixels by so many as channels: the coordinates in another
+    order, and nothing else. With ``predicts_v`` its first channels are read as v = sqrt(abar) eps - sqrt(1 - abar) x0,
+    and it returns the noise all the same: eps = sqrt(abar) v + sqrt(1 - abar) x_t. ``alphas_bar`` are those of the
+    process that it was trained for, and belong to its weights.
+    """
+
+    alphas_bar: Tensor
+
+    def __init__(self, *, space_to_channels: int = 1, predicts_v: bool = False, **architecture: Any) -> None:
+        super().__init__(**architecture)
+        self.block = space_to_channels
+        self.predicts_v = predicts_v
+        if predicts_v:
+            self.register_buffer("alphas_bar", torch.full((TIMESTEPS,), 0.5))
 
     def forward(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
         """Predict noise and variance: [n, C, H, W] and [n] to [n, 2C, H, W]."""
         embedded = self.time_embed(embed(timesteps, self.model_channels))
         skipped: list[Tensor] = []
         features: Tensor = x_t.to(self.dtype)
+        if self.block > 1:
+            features = pixel_unshuffle(features, self.block)
         for block in self.input_blocks:
             features = block(features, embedded)
             skipped.append(features)
@@ -43,7 +64,15 @@ class UNet(UNetModel):  # type: ignore[misc]
             features = block(features, embedded)
         features = features.to(x_t.dtype)
         predicted: Tensor = self.out(features)
-        return predicted
+        if self.block > 1:
+            predicted = pixel_shuffle(predicted, self.block)
+        return self._as_noise(predicted, x_t, timesteps) if self.predicts_v else predicted
+
+    def _as_noise(self, predicted: Tensor, x_t: Tensor, timesteps: Tensor) -> Tensor:
+        """Turn v into the noise; the variance stays."""
+        v, variance = predicted.chunk(2, dim=1)
+        alpha_bar = self.alphas_bar[timesteps.long()].to(v.dtype).view(-1, 1, 1, 1)
+        return torch.cat([alpha_bar.sqrt() * v + (1 - alpha_bar).sqrt() * x_t, variance], dim=1)
 
 
 class FusedAttention(nn.Module):

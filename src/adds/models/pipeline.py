@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from adds.diffusion.batching import Batches
 from adds.diffusion.checks import require
@@ -93,6 +93,13 @@ class ClassifierKind(Protocol):
 def classifier_kind(name: str) -> ClassifierKind:
     """Return the module of a kind of classifier."""
     return cast("ClassifierKind", importlib.import_module(f"adds.models.classifiers.{name}"))
+
+
+def untrained_classifier(settings: Mapping[str, Any]) -> nn.Module | None:
+    """Return a classifier without its weights; None where nothing is known of it before they are there."""
+    untrained = getattr(classifier_kind(settings["kind"]), "untrained", None)
+    network: nn.Module | None = untrained(settings) if untrained else None
+    return network
 
 
 def load_pipeline(

@@ -19,10 +19,12 @@ def build_unet(settings: Mapping[str, Any]) -> nn.Module:
 
     ``attention_resolutions`` are sizes of the feature map in pixels, as in guided_diffusion's own scripts; with
     ``num_head_channels`` -1, ``num_heads`` says how many attention heads there are. Checkpoints of
-    improved-diffusion fit too: names, shapes and the order of heads are the same.
+    improved-diffusion fit too: names, shapes and the order of heads are the same. ``space_to_channels`` and
+    ``predicts_v`` are `UNet`'s own; then ``image_size`` and ``in_channels`` are still the images', outside.
     """
     settings = dict(settings)
-    image_size, channels = settings.pop("image_size"), settings.pop("in_channels")
+    block = settings.get("space_to_channels", 1)
+    image_size, channels = settings.pop("image_size") // block, settings.pop("in_channels") * block**2
     return UNet(
         image_size=image_size,
         in_channels=channels,

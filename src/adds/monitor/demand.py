@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from adds.models.fast_unet import accelerate, halve
-from adds.models.pipeline import classifier_kind
+from adds.models.pipeline import untrained_classifier
 from adds.models.unet import build_unet
 
 TERA, GIB = 1e12, 2**30
@@ -170,10 +170,9 @@ def demand_of_classifier(settings: Mapping[str, Any], shape: tuple[int, ...], *,
 
     What it takes to bring them to another size isn't counted. None of one that nothing is known of before it is there.
     """
-    untrained = getattr(classifier_kind(settings["kind"]), "untrained", None)
     dtype = torch.float16 if half else torch.float32
     with torch.device("meta"):
-        network = untrained(settings) if untrained else None
+        network = untrained_classifier(settings)
         if network is None:
             return None
         size = getattr(network, "input_size", shape[1:])
