@@ -235,22 +235,20 @@ class _Outcome:
         return np.asarray(-betaln(b + 1, self.trials - b + 1) - math.log(self.trials + 1))
 
     def _cells(self, left: Array, right: Array, delta: float) -> tuple[Array, Array]:
-        """Return for each cell at least the largest probability on the curve between ``left`` and ``right``.
+        """Return for each cell of u the probability at its middle, and at least the largest between its ends.
 
         Every outcome's log probability is concave in u, so it lies below its tangent at the middle. Summed over the
         outcomes the tangents' exponentials are convex, so the largest value is at an end of the cell, and there
-        the sum is a probability again, of tilted p, q and r. Also return by about which factor that is too much,
-        which is of second order in the cell's size.
+        the sum is a probability again, of tilted p, q and r.
         """
         middle, half = (left + right) / 2, (right - left) / 2
         p, q, rest = ndtr(middle + delta), ndtr(middle), _rest(middle, delta)
         of_p, of_q, of_rest = _slopes(middle, delta)
-        side = np.stack([-half, half])
+        side = np.stack([np.zeros_like(half), -half, half])
         tilted_p, tilted_q = p * np.exp(of_p * side), q * np.exp(of_q * side)
         total = tilted_p + tilted_q + rest * np.exp(-of_rest * side)
         found = self.probability((tilted_p / total).ravel(), (tilted_q / total).ravel()).reshape(side.shape)
-        information = self.trials * (p * of_p**2 + q * of_q**2 + rest * of_rest**2)
-        return (total**self.trials * found).max(axis=0), np.exp(information * half**2 / 2)
+        return found[0], (total**self.trials * found).max(axis=0)
 
     def _corner(self, left: Array, right: Array, delta: float) -> Array:
         """Bound as `_cells` does, where the curve ends and r is 0: p from the cell's right, q from its left.
@@ -262,7 +260,7 @@ class _Outcome:
     def largest(self, delta: float) -> float:
         """Return at least the largest probability on the curve inside the confidence set, and hardly more.
 
-        Cells are halved until none is bounded by much more than what seems to be reached in another.
+        Cells are halved until none is bounded by much more than what is reached in the middle of one.
         """
         left, right = self._nuisance(delta)
         if not left <= right:
@@ -272,11 +270,11 @@ class _Outcome:
         reached = 0.0
         settled: float = 0.0
         for _ in range(_HALVINGS):
-            bound, excess = self._cells(low, high, delta)
+            inside, bound = self._cells(low, high, delta)
             ends = high >= -delta / 2
             if ends.any():
                 bound[ends] = self._corner(low[ends], high[ends], delta)
-            reached = max([reached, *(bound[~ends] / excess[~ends]).tolist()])
+            reached = max(reached, float(inside.max()))
             fine = bound <= (1 + _SLACK) * reached
             settled = max([settled, *bound[fine].tolist()])
             if fine.all():
