@@ -211,6 +211,32 @@ def test_networks_are_trained_on_downloaded_files(tmp_path):
     assert not list(folder.glob("resources/fashion/*/checkpoint.pt"))
 
 
+@pytest.mark.workflow
+def test_it_runs_whole_from_the_published_weights(tmp_path):
+    """To the report and the verdicts: every method, with two images that nobody drew and a handful of samples."""
+    folder = copy_project(tmp_path / "project")
+    stand_in(tmp_path / "files")
+    rows(3, 14).to_csv(folder / "list.csv", index=False)
+    small = {
+        "dataset": {"source": str(tmp_path / "files"), "list": "list.csv", "images": 2},
+        "diffusion": {"compile": False},
+        "sigmas": [0.5],
+        "sampling": {"n0": 4, "n": 12, "chunk_size": 4, "stop": {"at_least": 8}},
+        "figures": {"samples": 4, "denoised_images": 2, "vote_distribution_images": 1},
+    }
+    (folder / "small.yaml").write_text(yaml.safe_dump(small))
+    done = run_in(folder, SNAKEMAKE, "--cores", "2", "--configfile", "config/fashion.yaml", "small.yaml")
+    assert done.returncode == 0, done.stderr[-4000:]
+    results = folder / "results/fashion"
+    assert (results / "report.html").stat().st_size > 100_000
+    counts = pd.read_parquet(results / "counts.parquet")
+    assert sorted(counts["number"].unique()) == [3, 14]
+    assert counts["method"].nunique() == 8
+    assert all(8 <= sum(found) <= 12 for found in counts["counts_estimation"])
+    assert len(pd.read_csv(results / "tables/certified_accuracy.csv")) == 10
+    assert set(pd.read_csv(results / "tables/claims.csv")["claim_verdict"]) <= {"holds", "contradicted", "undecided"}
+
+
 def test_published_weights_are_rounded_and_say_what_made_them(tmp_path):
     unet = {**TINY_UNET, "predicts_v": True}
     network = random_unet(unet)
