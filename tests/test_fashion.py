@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from scripts import comparisons, tables
 from studies.publish_weights import networks, publish, trained
 
 from adds.data.fashion import FOR_CHOICES, read, read_idx, training
@@ -21,6 +22,7 @@ from adds.data.images import Form, class_names, source_of
 from adds.experiment import ConfigError, Experiment
 from adds.models.unet import load_unet
 from adds.models.weights import made_by, read_tensors, save_weights
+from adds.results.certified import certificates
 from tests.conftest import TINY_UNET, random_unet
 from tests.test_experiment import configured, understood
 from tests.workflow import PROJECT, SNAKEMAKE, copy_project, run_in
@@ -219,9 +221,10 @@ def test_it_runs_whole_from_the_published_weights(tmp_path):
     rows(3, 14).to_csv(folder / "list.csv", index=False)
     small = {
         "dataset": {"source": str(tmp_path / "files"), "list": "list.csv", "images": 2},
-        "diffusion": {"compile": False},
+        "diffusion": {"compile": False, "most_error": None},
+        "classifier": {"least_accuracy": None},
         "sigmas": [0.5],
-        "sampling": {"n0": 4, "n": 12, "chunk_size": 4, "stop": {"at_least": 8}},
+        "sampling": {"n0": 4, "n": 16, "chunk_size": 8, "stop": {"at_least": 8}},
         "figures": {"samples": 4, "denoised_images": 2, "vote_distribution_images": 1},
     }
     (folder / "small.yaml").write_text(yaml.safe_dump(small))
@@ -232,9 +235,24 @@ def test_it_runs_whole_from_the_published_weights(tmp_path):
     counts = pd.read_parquet(results / "counts.parquet")
     assert sorted(counts["number"].unique()) == [3, 14]
     assert counts["method"].nunique() == 8
-    assert all(8 <= sum(found) <= 12 for found in counts["counts_estimation"])
+    assert all(8 <= sum(found) <= 16 for found in counts["counts_estimation"])
     assert len(pd.read_csv(results / "tables/certified_accuracy.csv")) == 10
     assert set(pd.read_csv(results / "tables/claims.csv")["claim_verdict"]) <= {"holds", "contradicted", "undecided"}
+
+
+@pytest.mark.parametrize(("name", "changed"), [("counts", {}), ("counts_tuned", {"experiment": "fashion_tuned"})])
+def test_tables_of_the_document_are_made_of_its_counts(name, changed, tmp_path):
+    experiment = understood(configured("fashion", **changed))
+    counts = pd.read_parquet(PROJECT / f"docs/fashion/{name}.parquet")
+    certified = certificates(counts, **experiment.certificates())
+    params = {**experiment.samples(), "bound": experiment.config["bound"], "partial_of": None}
+    tables.main(certified, counts, None, tmp_path, params)
+    comparisons.main(certified, counts, tmp_path, params)
+    text = (PROJECT / "docs/fashion.md").read_text()
+    for made in sorted(tmp_path.glob("*.md")):
+        rows = [line for line in made.read_text().splitlines() if line.startswith("|")]
+        assert len(rows) > 3
+        assert "\n".join(rows) in text, made.name
 
 
 def test_published_weights_are_rounded_and_say_what_made_them(tmp_path):

@@ -278,7 +278,7 @@ CLASSIFIERS = _by_name(
 
 BOUNDS = _by_name(
     Bound("cohen", "the paper's bound", radii="432b01995b92613d"),
-    Bound("pair", "our bound", radii="cab3e24e54936bd6"),
+    Bound("pair", "our bound", radii="5fbe7445e1b2f748"),
 )
 
 LABEL = "label"
