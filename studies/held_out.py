@@ -56,7 +56,7 @@ def load_denoiser(weights: Path) -> Denoiser:
     """Load a diffusion model by what its file says of itself."""
     recipe = made_by(weights)
     network = load_unet(weights, recipe["unet"])
-    return Denoiser(network, Schedule.named(recipe["schedule"], recipe["timesteps"]), batch_size=500)
+    return Denoiser(network, Schedule.named(recipe["schedule"], recipe["timesteps"]), batch_size=64)
 
 
 def load_classifier(weights: Path) -> torch.nn.Module:
