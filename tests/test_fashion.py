@@ -15,6 +15,7 @@ import pytest
 import torch
 import yaml
 from scripts import comparisons, tables
+from studies.held_out import lines, load_classifier
 from studies.publish_weights import networks, publish, trained
 
 from adds.data.fashion import FOR_CHOICES, read, read_idx, training
@@ -278,3 +279,47 @@ def test_every_network_of_a_configuration_is_published(monkeypatch):
     assert found["weights/fashion/denoised-1.5.safetensors"]["sigma"] == 1.5
     assert found["weights/fashion/diffusion.safetensors"]["training"]["low_noise"] == 0.5
     assert len({folder for folder, _, _ in networks(trained("config/fashion.yaml"))}) == 8
+
+
+PUBLISHED = PROJECT / "weights/fashion"
+COMPUTED = {
+    "classifier": 5.41706,
+    "denoised-0.5": 1.26435,
+    "denoised-1.0": 1.32294,
+    "denoised-1.5": 1.09812,
+    "diffusion": 0.534219,
+    "noised-0.5": 2.75298,
+    "noised-1.0": 1.66193,
+    "noised-1.5": 1.81029,
+}
+"""The mean size of what each published network makes of `wave`."""
+
+
+def computed(path):
+    """Evaluate a published network on what needs no data."""
+    wave = torch.sin(torch.arange(2 * 28 * 28) / 10).view(2, 1, 28, 28)
+    with torch.inference_mode():
+        if path.stem != "diffusion":
+            return float(load_classifier(path)(wave).abs().mean())
+        network = load_unet(path, made_by(path)["unet"])
+        return float(network(wave, torch.tensor([100.0, 500.0])).abs().mean())
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_published_networks_compute_what_they_did(name):
+    assert computed(PUBLISHED / f"{name}.safetensors") == pytest.approx(COMPUTED[name], rel=1e-4)
+
+
+def numbers_of(text):
+    """Return the numbers of the classifier's sentence and of the table's rows."""
+    told = [line for line in text.splitlines() if line.startswith(("The classifier has", "| 0.", "| 1."))]
+    return [float(number) for line in told for number in re.findall(r"\d+\.\d+", line)]
+
+
+@needs_data
+def test_published_networks_have_the_stated_held_out_errors():
+    """Up to rounding, which differs between processors."""
+    stated = (PROJECT / "weights/README.md").read_text().partition("## Fashion-MNIST")[2]
+    found = numbers_of("\n".join(lines(PUBLISHED, *training(DATA))))
+    assert len(found) == 1 + 3 * 6
+    assert found == pytest.approx(numbers_of(stated), rel=0.003)

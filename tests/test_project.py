@@ -165,20 +165,22 @@ def test_the_digits_are_listed_in_their_order():
     assert listed["label"].tolist() == test.labels.tolist()
 
 
-def test_published_weights_are_those_that_the_documents_state():
+@pytest.mark.parametrize("name", ["digits", "fashion"])
+def test_published_weights_are_those_that_the_documents_state(name):
     """Checksums, sizes and how they were trained; numbers in the docs rest on them."""
     text = (PROJECT / "weights/README.md").read_text()
-    files = sorted((PROJECT / "weights/digits").glob("*.safetensors"))
-    config = configured("digits")
+    files = sorted((PROJECT / "weights" / name).glob("*.safetensors"))
+    config = configured(name)
     given = [file for reader in config["readers"].values() for file in reader["weights"].values()]
     given += [config[name]["weights"] for name in ("classifier", "diffusion")]
     assert sorted(file.relative_to(PROJECT).as_posix() for file in files) == sorted(given)
     for file in files:
-        assert sha256_of(file) in text
+        row = f"| `{name}/{file.name}` | {file.stat().st_size:,} | {sha256_of(file)} |"
+        assert row in text
     assert sum(file.stat().st_size for file in files) < 4e6
     for file in files:
-        recipe, (name, _, sigma) = made_by(file), file.stem.partition("-")
-        assert recipe["training"] == {**config, **config["readers"]}[name]["training"]
+        recipe, (network, _, sigma) = made_by(file), file.stem.partition("-")
+        assert recipe["training"] == {**config, **config["readers"]}[network]["training"]
         assert recipe["seed"] == config["seed"]
         assert not sigma or recipe["sigma"] == float(sigma)
     assert made_by(PROJECT / config["diffusion"]["weights"])["unet"] == config["diffusion"]["unet"]
