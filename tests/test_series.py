@@ -1,13 +1,14 @@
 """Several experiments side by side: paired differences, the figure, and the command that runs and compares them."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
 
-from adds.monitor.series import SeriesError, read_series
+from adds.monitor.series import SeriesError, compare, read_series
 from adds.registry import OPTIONS
 from adds.results.series import MEASURES, comparison, draw, markdown
 from tests.workflow import PROJECT, TINY, copy_project, merged, run_in
@@ -70,7 +71,7 @@ def test_the_figure_has_a_row_for_every_measure_that_differs():
     np.testing.assert_allclose(drawn, [0.15, 0.3])
 
 
-@pytest.mark.parametrize("name", ["sweep", "ablation"])
+@pytest.mark.parametrize("name", ["sweep", "ablation", "fashion_tuned"])
 def test_the_projects_own_series_can_be_read(name):
     series = read_series(PROJECT / f"config/{name}.yaml")
     assert len(series["experiments"]) > 2
@@ -91,7 +92,7 @@ def test_what_is_no_series_is_said_in_a_line(tmp_path, changes, message):
         read_series(tmp_path / "mine.yaml")
 
 
-def test_a_series_from_the_command_line(tmp_path):
+def test_a_series_from_the_command_line(tmp_path, monkeypatch):
     """Two readings of Carlini's method on a few digits: run, compared, the claim about them judged."""
     folder = copy_project(tmp_path / "project")
     alone = {"densepure": None, "adds": None, "adds_oneshot": None}
@@ -118,3 +119,9 @@ def test_a_series_from_the_command_line(tmp_path):
     assert set(claims["claim"]) == {"noise_by_sigma"}
     assert claims["estimate"].notna().all()
     assert (folder / "results/tried/comparison.png").stat().st_size > 10_000
+    monkeypatch.chdir(folder)
+    results = {noise: Path("results", f"tried_{noise}") for noise in series["experiments"]}
+    for path in Path("results/tried").glob("claims.*"):
+        path.unlink()
+    assert compare({**series, "about": None}, results, Path("config/claims.yaml")) in done.stdout
+    assert not list(Path("results/tried").glob("claims.*")), "it is about no claim"

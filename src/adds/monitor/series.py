@@ -5,7 +5,7 @@
 runs every experiment of the file by the workflow, to its certificates; what follows the file is Snakemake's. Samples
 that are on record aren't drawn again, so a series that was interrupted goes on, and one with another entry draws that
 one's only. It leaves results/{series}/comparison.{csv,md,png,pdf}, and claims.{csv,md,tex,html}: the paper's claims
-that are about what was changed.
+that are about what was changed, where ``about`` isn't null.
 """
 
 import argparse
@@ -83,10 +83,11 @@ def compare(series: Mapping[str, Any], results: Mapping[str, Path], claims: Path
     stem.with_suffix(".md").write_text(text)
     with look({"font_size": 8, "dpi": 200}):
         save(draw(table), table, stem, caption(table, series["reference"]))
-    about = [claim for claim in read_claims(claims) if any(part.table == series["about"] for part in claim.parts)]
-    measured = measures_of(results)
-    verdicts, contrasts = evaluate(about, Measured(measured), tables={series["about"]: measured})
-    write_claims(verdicts, contrasts, stem=stem.with_name("claims"))
+    if series["about"]:
+        about = [claim for claim in read_claims(claims) if any(part.table == series["about"] for part in claim.parts)]
+        measured = measures_of(results)
+        verdicts, contrasts = evaluate(about, Measured(measured), tables={series["about"]: measured})
+        write_claims(verdicts, contrasts, stem=stem.with_name("claims"))
     return text
 
 
