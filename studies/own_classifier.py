@@ -42,7 +42,7 @@ from studies.held_out import load_classifier
 METHODS = (Variant("carlini", 1), Variant("densepure", 5), Variant("adds", 5), Variant("adds_oneshot", 1))
 """The first is what the others are compared to."""
 GUIDANCE_SCALE = 0.8
-TRAINING = TrainingSettings(steps=1_000, batch_size=128, learning_rate=5e-4)
+TRAINING = TrainingSettings(steps=1_000, batch_size=128, learning_rate=2e-4)
 IMAGES, SAMPLES, AT_ONCE = 12_000, 16, 256
 SEED = 1
 

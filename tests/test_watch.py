@@ -19,7 +19,7 @@ from adds.monitor import watch
 from adds.monitor.summary import accuracy_cell, aligned, note, paired_cell, summary
 from adds.monitor.watch import SILENT, WORK, Captured, Run, Screen, kind_of, last_words
 from snakemake_logger_plugin_adds import LogHandler
-from tests.workflow import PROJECT, command, run, run_in, run_in_terminal
+from tests.workflow import PROJECT, command, merged, run, run_in, run_in_terminal
 
 MOST_LINES = 60
 WATCHED_BY_US = ("--logger", "adds")
@@ -276,12 +276,13 @@ def test_a_job_that_ctrl_c_ended_first_is_no_error():
 
 class TestInterrupts:
     def test_on_a_terminal_it_is_one_line(self, rerun):
-        words, plan = command(rerun, *WATCHED_BY_US, **LONG), rerun / "results/digits/plan.json"
+        longer = merged(LONG, {"sampling": {"n": 20_000}})  # so that no job ends before it is interrupted
+        words, plan = command(rerun, *WATCHED_BY_US, **longer), rerun / "results/digits/plan.json"
         code, lines = run_in_terminal(rerun, *words, until=lambda: drawn(rerun, "*") > 40 and plan.exists())
         assert code != 0
         assert not any("Traceback" in line or "Error" in line for line in lines), lines
         assert [line for line in lines if "interrupted" in line] == lines[-1:], lines
-        assert re.fullmatch(HOW_FAR.format("9,696"), lines[-1]), lines[-1]
+        assert re.fullmatch(HOW_FAR.format("480,096"), lines[-1]), lines[-1]
         assert len(lines) < 12, lines
         assert re.search(r" [12] interrupted, 0 failed, ", status(rerun)), status(rerun)
 
