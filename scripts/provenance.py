@@ -9,18 +9,16 @@ import yaml
 from bootstrap import configure_logging
 
 from adds.experiment import Experiment
-from adds.monitor.looks import look_of, note, others
+from adds.monitor.looks import look_of, others
 from adds.monitor.provenance import provenance
 
 
 def main(config: dict[str, Any], inputs: Any, output: Any, scripts: str) -> None:
     certified = pd.read_parquet(inputs.certificates)
-    look = look_of(Experiment.from_config(config), certified)
-    note(look)
     found = provenance(certified, [Path(path) for path in inputs.models], [Path(inputs.list)])
     if "://" in scripts:  # an address, with its tag: no folder has a commit
         found["commit"] = scripts
-    found["other_looks"] = others(look)
+    found["other_looks"] = others(look_of(Experiment.from_config(config).look(), certified))
     Path(output.provenance).write_text(json.dumps(found, indent=2) + "\n")
     Path(output.config).write_text(yaml.safe_dump(config, sort_keys=False))
 

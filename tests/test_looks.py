@@ -8,10 +8,11 @@ from adds.results.report import looked
 from tests.test_experiment import digits
 
 CERTIFIED = pd.DataFrame({"identity": ["a", "a", "b"], "number": [1, 2, 1]})
+SEQUENTIAL = {"mode": "sequential", "stop": {"questions": [{"bound": "cohen", "radius": 0.0}]}}
 
 
 def look(certified=CERTIFIED, **changes):
-    return look_of(digits(**changes), certified)
+    return look_of(digits(**changes).look(), certified)
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ def look(certified=CERTIFIED, **changes):
         {"sampling": {"n": 24}},
         {"bound": "pair"},
         {"sampling": {"alpha": 0.01}},
-        {"sampling": {"mode": "sequential", "stop": {"questions": [{"bound": "cohen", "radius": 0.0}]}}},
+        {"sampling": SEQUENTIAL},
     ],
 )
 def test_another_choice_for_the_same_samples_is_another_look(tmp_path, changes):
@@ -39,6 +40,21 @@ def test_the_questions_of_sequential_sampling_are_told(tmp_path):
     note(look(sampling=asked), tmp_path)
     (found,) = others(look(), tmp_path)
     assert 'certified with at most n = 12, bound cohen, alpha = 0.05, questions [{"bound": "pair"' in looked(found)
+
+
+def test_n_alone_may_be_raised_where_bounds_hold_for_all_n_at_once(tmp_path):
+    note(look(sampling={**SEQUENTIAL, "n": 12}), tmp_path)
+    assert others(look(sampling={**SEQUENTIAL, "n": 24}), tmp_path) == []
+    note(look(sampling={**SEQUENTIAL, "n": 24}), tmp_path)
+    (found,) = others(look(sampling={**SEQUENTIAL, "n": 24}, bound="pair"), tmp_path)
+    assert (found["n"], found["bound"]) == (12, "cohen"), "one way, told once"
+
+
+def test_raising_n_of_a_question_about_labels_is_another_look(tmp_path):
+    labels = {"mode": "sequential", "stop": {"questions": [{"label": "majority"}]}}
+    note(look(sampling={**labels, "n": 12}, bound="label"), tmp_path)
+    (found,) = others(look(sampling={**labels, "n": 24}, bound="label"), tmp_path)
+    assert found["n"] == 12
 
 
 def test_other_samples_have_not_been_looked_at(tmp_path):

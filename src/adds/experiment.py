@@ -565,10 +565,22 @@ class Experiment:
         ]
 
     def certificates(self) -> dict[str, Any]:
-        """Return the parameters of certification: level and mode, and the bounds with their codes' checksums."""
+        """Return the parameters of certification: level, mode, bounds with their codes' checksums, what is noted."""
         sampling = self.config["sampling"]
         bounds = {LABEL: None} if self.asks_label else {name: bound.radii for name, bound in BOUNDS.items()}
-        return {"alpha": sampling["alpha"], "mode": sampling["mode"], "bounds": bounds}
+        return {"alpha": sampling["alpha"], "mode": sampling["mode"], "bounds": bounds, "look": self.look()}
+
+    def look(self) -> dict[str, Any]:
+        """Return what is chosen of how samples are certified: choosing after having seen them spends alpha again."""
+        sampling = self.config["sampling"]
+        asked = {"questions": sampling["stop"]["questions"]} if sampling["mode"] == "sequential" else {}
+        return {
+            "experiment": self.name,
+            **{key: sampling[key] for key in ("mode", "n", "alpha")},
+            "n0": self.n0,
+            "bound": self.config["bound"],
+            **asked,
+        }
 
     def networks(self, method: str | None = None) -> dict[str, Any]:
         """Return what networks are, for rules that load them: the parts of their sections that they compute by.

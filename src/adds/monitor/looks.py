@@ -3,32 +3,29 @@
 A certificate holds at its level if n and the bound were chosen before its samples were seen. Whoever certifies the same
 samples again with another n or by another bound, and keeps what looks better, spends alpha again. Nothing can forbid
 that, so it is written down: a file in `results/ledger/looks/` for every look, which stays as long as the samples do,
-whatever becomes of the experiment's own results.
+whatever becomes of the experiment's own results. In sequential mode n alone may be raised: bounds hold for all n at
+once, except where the questions are about labels.
 """
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from adds.experiment import LEDGERS, Experiment, short_hash
+from adds.experiment import LEDGERS, short_hash
+from adds.registry import LABEL
 
 HOW = ("mode", "n0", "n", "alpha", "bound", "questions")
-"""What of a look is chosen, and tells it from another at the same samples."""
+"""What of a look is chosen."""
 
 
-def look_of(experiment: Experiment, certified: pd.DataFrame) -> dict[str, Any]:
-    """Return how an experiment looks at its samples, and which they are: of which identities and images."""
-    sampling = experiment.config["sampling"]
-    asked = {"questions": sampling["stop"]["questions"]} if sampling["mode"] == "sequential" else {}
+def look_of(choices: Mapping[str, Any], certified: pd.DataFrame) -> dict[str, Any]:
+    """Return how samples are looked at (`Experiment.look`), and which they are: of which identities and images."""
     return {
-        "experiment": experiment.name,
-        **{key: sampling[key] for key in ("mode", "n", "alpha")},
-        "n0": experiment.n0,
-        "bound": experiment.config["bound"],
-        **asked,
+        **choices,
         "identities": sorted(set(certified["identity"])),
         "images": sorted({int(number) for number in certified["number"]}),
     }
@@ -48,17 +45,20 @@ def note(look: dict[str, Any], store: Path | str = LEDGERS) -> None:
 def others(look: dict[str, Any], store: Path | str = LEDGERS) -> list[dict[str, Any]]:
     """Return the other ways in which samples of a look were certified, each once, the first first.
 
-    Those with the same choices are no other way: the same certificates again, or of some of the images.
+    Those that spend no alpha again are no other way: the same certificates, of some of the images, or from more samples
+    under bounds that hold for all n at once.
     """
     noted = [json.loads(path.read_text()) for path in (Path(store) / "looks").glob("*.json")]
     found: dict[str, dict[str, Any]] = {}
     for other in sorted(noted, key=lambda entry: str(entry["date"])):
         shared = all(set(other[key]) & set(look[key]) for key in ("identities", "images"))
-        if shared and _choices(other) != _choices(look):
-            told = {**{key: other[key] for key in ("date", "experiment")}, **_choices(other)}
-            found.setdefault(short_hash(_choices(other)), told)
+        if shared and _spending(other) != _spending(look):
+            told = {key: other[key] for key in ("date", "experiment", *HOW) if key in other}
+            found.setdefault(short_hash(_spending(other)), told)
     return list(found.values())
 
 
-def _choices(look: dict[str, Any]) -> dict[str, Any]:
-    return {key: look[key] for key in HOW if key in look}
+def _spending(look: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the choices that spend alpha again where another look differs in them."""
+    free = {"n"} if look["mode"] == "sequential" and look["bound"] != LABEL else set()
+    return {key: look[key] for key in HOW if key in look and key not in free}

@@ -89,8 +89,8 @@ def looked(look: Mapping[str, Any]) -> str:
     asked = f", questions {json.dumps(look['questions'])}" if "questions" in look else ""
     return (
         f"These samples, or some of them, were certified with {most}n = {look['n']:,}, bound {look['bound']}, alpha = "
-        f"{look['alpha']:g}{asked} too ({look['experiment']}, {look['date']}). If this run's n or bound was chosen "
-        "after seeing that, its level is no longer alpha: every look spends it again."
+        f"{look['alpha']:g}{asked} too ({look['experiment']}, {look['date']}). If what differs was chosen "
+        "after seeing that, this run's level is no longer alpha: every look spends it again."
     )
 
 
