@@ -15,6 +15,7 @@ if __name__ == "__main__":
         Path(folders["logs"]),
         Path(folders["benchmarks"]),
         folders["pages"],
+        provenance=Path(snakemake.input.provenance),
         claims=Path(claims) if claims else None,
     )
     output.write_text(text)

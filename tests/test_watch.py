@@ -184,18 +184,23 @@ class TestSummary:
         partial = [ACCURACY, {**ACCURACY, "images": "3"}]
         assert note(partial, []) == "PARTIAL: 3 to 24 images; [95% interval]"
 
-    def test_undecided_claims_are_only_counted(self, tmp_path):
+    def test_undecided_claims_are_only_counted_and_other_looks_are_told(self, tmp_path):
         claims = tmp_path / "tables/claims.md"
         claims.parent.mkdir()
         claims.write_text("1 holds, 0 contradicted, 1 undecided.\n\n| ... |\n")
         claims.with_suffix(".csv").write_text(
             "claim,claim_verdict,text\na,holds,Voting takes time.\nb,undecided,Who knows.\na,holds,Voting takes time.\n"
         )
-        text = summary(tmp_path, tmp_path, tmp_path, ["report.html"], claims)
+        provenance = tmp_path / "provenance.json"
+        looks = [{"mode": "fixed", "n": 12, "bound": "cohen"}, {"mode": "sequential", "n": 1000, "bound": "pair"}]
+        provenance.write_text(json.dumps({"other_looks": [*looks, looks[0]]}))
+        text = summary(tmp_path, tmp_path, tmp_path, ["report.html"], provenance=provenance, claims=claims)
         assert text.splitlines() == [
             f"The paper's claims: 1 holds, 0 contradicted, 1 undecided (why: {claims})",
             "  holds         Voting takes time.",
             "",
+            "These samples were also certified with n = 12, bound cohen; at most n = 1,000, bound pair: "
+            f"see {provenance} and docs/pitfalls.md.",
             f"Results are in {tmp_path}/: report.html, tables/, figures/, certificates.csv",
         ]
 

@@ -44,6 +44,7 @@ AFTER_CERTIFICATES = {
 }
 AFTER_CERTIFY = {"merge": 1, "certificates": 1, **AFTER_CERTIFICATES}
 PLAN = {"plan": 1}
+TOLD = {"provenance": 1, "summary": 1}
 FOR_MORE_IMAGES = {"detail": 1, "denoise": SIGMAS, "denoised_figure": SIGMAS}  # others may be of more classes
 
 pytestmark = pytest.mark.workflow
@@ -202,15 +203,13 @@ def test_a_finished_run_has_nothing_to_do(finished):
             },
             id="a guidance scale",
         ),
-        pytest.param({"figures": {"font_size": 10}}, {**FIGURE_RULES, "provenance": 1}, id="a figure's style"),
+        pytest.param({"figures": {"font_size": 10}}, {**FIGURE_RULES, **TOLD}, id="a figure's style"),
         pytest.param(
             {"figures": {"vote_distribution_images": 3}},
-            {"vote_distribution_figure": 1, "provenance": 1},
+            {"vote_distribution_figure": 1, **TOLD},
             id="a figure's content",
         ),
-        pytest.param(
-            {"figures": {"explorer_pictures": False}}, {"explorer": 1, "provenance": 1}, id="the explorer's pictures"
-        ),
+        pytest.param({"figures": {"explorer_pictures": False}}, {"explorer": 1, **TOLD}, id="the explorer's pictures"),
         pytest.param(
             {"sampling": {"n0": 12, "n": 16}},
             {"certify": VARIANTS * SIGMAS * SHARDS, "identify": VARIANTS * SIGMAS, **AFTER_CERTIFY, **PLAN},
@@ -222,26 +221,19 @@ def test_a_finished_run_has_nothing_to_do(finished):
             id="two values swapped",
         ),
         pytest.param(
+            # certified again, as every look is noted there
             {"bound": "pair"},
-            {
-                "tables": 1,
-                "summary": 1,
-                "certified_accuracy_figure": 2,
-                "runtime_figure": 1,
-                "vote_distribution_figure": 1,
-                "explorer": 1,
-                "provenance": 1,
-            },
+            {"certificates": 1, **AFTER_CERTIFICATES},
             id="the bound",
         ),
         pytest.param(
             {"sampling": {"chunk_size": 5}, "diffusion": {"batch_size": 5}, "jobs_per_gpu": 2},
-            {"provenance": 1},
+            TOLD,
             id="what no result depends on",
         ),
         pytest.param(
             {"diffusion": {"compile": True}},
-            {"provenance": 1},
+            TOLD,
             id="compiling",
         ),
         pytest.param(
@@ -308,17 +300,22 @@ def test_more_samples_draw_only_the_missing_ones(rerun):
 
 
 def test_a_second_look_at_the_same_samples_is_told(rerun):
-    """Also where the first one's results are gone, as long as its samples are there."""
-    target = "results/digits/provenance.json"
-    assert json.loads((rerun / target).read_text())["other_looks"] == []
-    shutil.rmtree(rerun / "results/digits")
+    """Also where the first one's results are gone, as long as its samples are there, or where nothing else was made."""
+    results = rerun / "results/digits"
+    assert json.loads((results / "provenance.json").read_text())["other_looks"] == []
+    assert "These samples were also" not in (results / "summary.txt").read_text()
+    shutil.rmtree(results)
     only = {"carlini": {"votes": [1]}, "densepure": None, "adds": None, "adds_oneshot": None}
-    done = run(rerun, target, sampling={"n": 14}, bound="pair", methods=only, figures={"votes": [1]})
-    assert done.returncode == 0, done.stdout + done.stderr
-    provenance = json.loads((rerun / target).read_text())
-    (look,) = provenance["other_looks"]
-    assert (look["n"], look["bound"], look["alpha"]) == (12, "cohen", 0.05)
+    for bound, target in (("pair", "certificates.csv"), ("cohen", "summary.txt")):
+        target = f"results/digits/{target}"
+        done = run(rerun, target, sampling={"n": 14}, bound=bound, methods=only, figures={"votes": [1]})
+        assert done.returncode == 0, done.stdout + done.stderr
+    provenance = json.loads((results / "provenance.json").read_text())
+    looks = [(look["n"], look["bound"], look["alpha"]) for look in provenance["other_looks"]]
+    assert looks == [(12, "cohen", 0.05), (14, "pair", 0.05)]
     assert "were certified with n = 12, bound cohen, alpha = 0.05 too" in made_by(provenance, "")
+    told = "These samples were also certified with n = 12, bound cohen; n = 14, bound pair: see results/digits/prov"
+    assert told in (results / "summary.txt").read_text()
 
 
 def test_a_killed_job_continues_to_the_same_counts(rerun):
@@ -364,6 +361,7 @@ def test_a_killed_job_continues_to_the_same_counts(rerun):
         ({"sampling": {"nn": 5}}, "sampling.nn: there is no such key, did you mean `n`?"),
         ({"sigmas": [0.5, 2.5]}, "guidance_scale has no entry for sigma 2.5"),
         ({"methods": {"magic": {"votes": [1]}}}, "methods: there is no 'magic'; choose from rs"),
+        ({"partial": True, "experiment": "new"}, "partial is true, but results/new has no counts yet"),
     ],
 )
 def test_a_bad_configuration_is_told_in_a_line(finished, changes, message):
@@ -372,6 +370,7 @@ def test_a_bad_configuration_is_told_in_a_line(finished, changes, message):
     text = done.stdout + done.stderr
     assert message in text
     assert len(text.splitlines()) < 20
+    assert "Traceback" not in text
 
 
 def test_an_unreadable_counts_file_is_named(rerun):

@@ -24,7 +24,10 @@ def understood():
     config.update(experiment.accept_words(config, schema, schema["$defs"]))
     try:
         validate(config, schema="../schemas/config.schema.yaml", set_default=False)
-        return experiment.Experiment.from_config(experiment.located(config, own))
+        found = experiment.Experiment.from_config(experiment.located(config, own))
+        if found.partial:
+            found.finished_counts()  # an input function's error would have a traceback
+        return found
     except WorkflowError as error:
         raise WorkflowError(experiment.explain(error.__context__)) from None
     except experiment.ConfigError as error:
@@ -118,12 +121,9 @@ def minutes_of(wildcards, attempt) -> int:
 
 
 def all_counts(wildcards) -> list[str]:
-    if not EXPERIMENT.partial:
-        return [f"<results>/{name}" for name in EXPERIMENT.all_counts()]
-    try:
+    if EXPERIMENT.partial:
         return EXPERIMENT.finished_counts()
-    except experiment.ConfigError as error:
-        raise WorkflowError(str(error)) from None
+    return [f"<results>/{name}" for name in EXPERIMENT.all_counts()]
 
 
 def require_gpu() -> None:

@@ -45,6 +45,7 @@ rule summary:
             if name.endswith(("_accuracy", "_probability"))
         ],
         claims=("<results>/tables/claims.md" if "claims" in EXPERIMENT.tables() else []),
+        provenance="<results>/provenance.json",
     output:
         "<results>/summary.txt",
     log:

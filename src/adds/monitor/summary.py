@@ -1,6 +1,7 @@
 """What a finished run tells in the terminal: verdicts, tables, where the time went, and where everything is."""
 
 import csv
+import json
 import math
 import re
 from collections.abc import Callable
@@ -97,7 +98,19 @@ def note(rows: list[Row], paired: list[Row]) -> str:
     return f"{of}; [95% interval]{to}"
 
 
-def summary(results: Path, logs: Path, benchmarks: Path, pages: list[str], claims: Path | None = None) -> str:
+def other_looks(provenance: Path) -> list[str]:
+    """Say how these samples were certified otherwise, if they were."""
+    told = [
+        f"{'at most ' if look['mode'] == 'sequential' else ''}n = {look['n']:,}, bound {look['bound']}"
+        for look in json.loads(provenance.read_text())["other_looks"]
+    ]
+    ways = "; ".join(dict.fromkeys(told))
+    return [f"These samples were also certified with {ways}: see {provenance} and docs/pitfalls.md."] if told else []
+
+
+def summary(
+    results: Path, logs: Path, benchmarks: Path, pages: list[str], *, provenance: Path, claims: Path | None = None
+) -> str:
     """Return the text; ``claims`` is the table of verdicts (.md, the .csv beside it), where there is one.
 
     ``pages`` are those to open first.
@@ -108,6 +121,7 @@ def summary(results: Path, logs: Path, benchmarks: Path, pages: list[str], claim
         lines += [*aligned(rows, *SHOWN[name]), ""] if rows else []
     if tables["certified_accuracy"]:
         lines.append(note(tables["certified_accuracy"], tables["true_class_probability"]))
+    lines += other_looks(provenance)
     lines += time_in_networks(logs, benchmarks)
     lines.append(f"Results are in {results}/: {', '.join([*pages, 'tables/', 'figures/', 'certificates.csv'])}")
     return "\n".join(lines) + "\n"
