@@ -1,7 +1,7 @@
 """The workflow where it is not the current folder: as a module from a path, and from a git address as snakedeploy does.
 
-No job may need an installed package, as environments may be shared with another version of the workflow; here it is
-hidden from every process.
+The module is the one that docs/running.md prints. No job may need an installed package, as environments may be shared
+with another version of the workflow; here it is hidden from every process.
 """
 
 import json
@@ -21,11 +21,14 @@ from tests.workflow import PROJECT, SNAKEMAKE, TINY, copy_project, merged, run_i
 
 pytestmark = pytest.mark.workflow
 
+PRINTED = re.search(r"```python\n(# Snakefile\n.*?)```", (PROJECT / "docs/running.md").read_text(), re.DOTALL)[1]
+AT_AN_ADDRESS = re.search(r"# or (github\(.*\))", PRINTED)[1]
+
 # As snakedeploy writes it.
 DEPLOYED = """
 from snakemake.utils import min_version
 min_version("6.10.0")
-configfile: "{config}/config.yaml"
+configfile: "config/config.yaml"
 module adds:
     snakefile:
         {snakefile}
@@ -68,14 +71,16 @@ def environment(tmp_path) -> dict[str, str]:
     (tmp_path / "hiding/sitecustomize.py").write_text(HIDING)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "hiding"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     python = SNAKEMAKE.with_name("python")
-    assert "No module named 'adds'" in run_in(tmp_path, python, "-c", "import adds", environment=environment).stderr
+    done = run_in(tmp_path / "hiding", python, "-c", "import adds", environment=environment)
+    assert "No module named 'adds'" in done.stderr
     return environment
 
 
-def try_out(folder: Path, environment, *arguments: str, configs: Path | str = "config", **changes):
-    (folder / "few.yaml").write_text(yaml.safe_dump(merged(merged(TINY, FEW), changes)))
-    files = ("--configfile", f"{configs}/digits.yaml", "few.yaml")
-    return run_in(folder, SNAKEMAKE, "--cores", "2", *arguments, *files, environment=environment)
+def try_out(folder: Path, environment, *arguments: str, **changes):
+    """Run a few digits: all that differs from the paper's configuration is in `mine.yaml`."""
+    digits = yaml.safe_load((PROJECT / "config/digits.yaml").read_text())
+    (folder / "mine.yaml").write_text(yaml.safe_dump(merged(merged(merged(digits, TINY), FEW), changes)))
+    return run_in(folder, SNAKEMAKE, "--cores", "2", *arguments, environment=environment)
 
 
 def assert_certified_by_the_clone(folder: Path, commit: str) -> None:
@@ -87,28 +92,28 @@ def assert_certified_by_the_clone(folder: Path, commit: str) -> None:
 
 @pytest.fixture
 def by_path(clone, tmp_path) -> Path:
-    """An empty folder, but for a Snakefile that uses the clone's."""
+    """An empty folder, but for the Snakefile that is printed; the clone is beside it."""
+    (tmp_path / "adds").symlink_to(clone)
     folder = tmp_path / "mine"
     folder.mkdir()
-    text = DEPLOYED.format(config=clone / "config", snakefile=f'"{clone}/workflow/Snakefile"')
-    (folder / "Snakefile").write_text(text)
+    (folder / "Snakefile").write_text(PRINTED)
     return folder
 
 
 def test_as_a_module_from_a_path(clone, by_path, environment):
-    done = try_out(by_path, environment, "results/digits/provenance.json", configs=clone / "config")
+    done = try_out(by_path, environment, "results/digits/provenance.json")
     assert done.returncode == 0, done.stdout + done.stderr
     commit = run_in(clone, "git", "rev-parse", "HEAD").stdout.strip()
     assert_certified_by_the_clone(by_path, commit)
-    done = try_out(by_path, environment, "--dry-run", "--quiet", configs=clone / "config")
+    done = try_out(by_path, environment, "--dry-run", "--quiet")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_jobs_of_a_module_refuse_a_machine_without_a_gpu(clone, by_path, environment):
+def test_jobs_of_a_module_refuse_a_machine_without_a_gpu(by_path, environment):
     """Nobody runs what a module's onstart says."""
     changes = {"device": "auto"}
     counts = "results/digits/counts/carlini/sigma0.5/votes1/00000.parquet"
-    done = try_out(by_path, environment, counts, configs=clone / "config", **changes)
+    done = try_out(by_path, environment, counts, **changes)
     assert done.returncode != 0
     assert "this machine has no GPU that torch can use" in done.stdout + done.stderr
     assert not list(by_path.glob("results/ledger/*"))
@@ -122,13 +127,14 @@ def test_from_a_git_address(clone, tmp_path, environment):
     (folder / "workflow").mkdir(parents=True)
     for name in ("config", "profiles"):  # what snakedeploy copies
         shutil.copytree(clone / name, folder / name)
-    snakefile = f'github("{OWNER}", path="workflow/Snakefile", tag="{TAG}")'
-    (folder / "workflow/Snakefile").write_text(DEPLOYED.format(config="config", snakefile=snakefile))
-    planned = try_out(folder, environment, "--dry-run")
+    snakefile = AT_AN_ADDRESS.replace("OWNER/adds", OWNER).replace("TAG", TAG)
+    (folder / "workflow/Snakefile").write_text(DEPLOYED.format(snakefile=snakefile))
+    second = ("--configfile", "mine.yaml")
+    planned = try_out(folder, environment, "--dry-run", *second)
     assert planned.returncode == 0, planned.stdout + planned.stderr
     assert re.search(r"^fetch_weights +2$", planned.stdout, re.MULTILINE)
     shutil.copytree(clone / "weights", folder / "weights")  # as if they had been fetched
-    done = try_out(folder, environment, "results/digits/provenance.json")
+    done = try_out(folder, environment, "results/digits/provenance.json", *second)
     assert done.returncode == 0, done.stdout + done.stderr
     assert_certified_by_the_clone(folder, f"https://raw.githubusercontent.com/{OWNER}/{TAG}/scripts")
 
