@@ -242,6 +242,13 @@ def test_version_is_stated_once():
     assert yaml.safe_load((PROJECT / "CITATION.cff").read_text())["version"] == stated
 
 
+def test_only_what_was_released_has_a_date():
+    citation = yaml.safe_load((PROJECT / "CITATION.cff").read_text())
+    changelog = (PROJECT / "CHANGELOG.md").read_text()
+    released = re.search(rf"^## {re.escape(citation['version'])}\b.*(\d{{4}}-\d\d-\d\d)", changelog, re.MULTILINE)
+    assert str(citation.get("date-released")) == str(released and released[1])
+
+
 def test_every_path_of_the_map_exists():
     text = (PROJECT / "docs/map.md").read_text()
     folders = "src|tests|workflow|scripts|studies|config|docs|envs|profiles|weights"
