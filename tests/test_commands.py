@@ -28,6 +28,8 @@ TELLING = {"estimate", "why"}
 """Targets that take seconds, and change nothing."""
 QUICK = {"adds.monitor.status", "adds.monitor.ledgers", "adds.data.files", "adds.results.claims.published"}
 """Modules that take seconds."""
+PASSING_ON = "adds.monitor.series"
+"""It hands over to Snakemake what it doesn't know itself."""
 
 
 def documents() -> list[Path]:
@@ -88,7 +90,7 @@ def try_snakemake(folder: Path, *words: str) -> str | None:
 
 
 def try_python(folder: Path, *words: str) -> str | None:
-    """Run a module, if it takes seconds; otherwise see that it is there and knows what it may be asked."""
+    """Run a module, if it takes seconds; otherwise see that it is there and that its help knows every option."""
     flag, module, *arguments = words
     if flag != "-m":
         return "no module"
@@ -106,11 +108,19 @@ def try_python(folder: Path, *words: str) -> str | None:
         if lacking := try_files(folder, *arguments):
             return lacking
         done = run_in(PROJECT, sys.executable, "-m", module, "--help")
+        known = done.stdout + (snakemake(folder, "--help").stdout if module == PASSING_ON else "")
+        if unknown := [word for word in arguments if word.startswith("--") and not mentions(known, word)]:
+            return f"{module} doesn't know {', '.join(unknown)}"
     else:
         return None if arguments in ([], ["--help"]) else f"{module} takes no arguments"
     if output:
         (folder / output).write_text(done.stdout)
     return None if done.returncode == 0 else done.stderr
+
+
+def mentions(text: str, option: str) -> bool:
+    """Tell whether a help text has an option, as a whole word and whatever follows its "="."""
+    return re.search(rf"(?<![\w-]){re.escape(option.partition('=')[0])}(?![\w-])", text) is not None
 
 
 def try_pytest(_: Path, *words: str) -> str | None:
@@ -122,7 +132,8 @@ def try_pytest(_: Path, *words: str) -> str | None:
 def try_files(folder: Path, *words: str) -> str | None:
     """Of what needs a network, or leaves this folder, see that the files are there that it reads."""
     for before, word in zip(("", *words), words, strict=False):
-        if before not in ("--output", "-o") and "://" not in word and "/" in word and not (folder / word).exists():
+        elsewhere = before in ("--output", "-o") or "://" in word or word.startswith("~")
+        if not elsewhere and "/" in word and not (folder / word).exists():
             return f"there is no {word}"
     return None
 
@@ -133,8 +144,10 @@ TREATMENTS: dict[str, Callable[..., str | None]] = {
     "snakemake": try_snakemake,
     "python": try_python,
     ".venv/bin/python": try_python,
+    "python3": try_python,
     "pytest": try_pytest,
     "pip": try_files,
+    "~/uv/bin/pip": try_files,
     "uv": try_files,
     "git": try_files,
     "cd": try_files,
@@ -150,10 +163,11 @@ def failures(folder: Path, text: str) -> list[str]:
         (folder / name).write_text(content)
     found = []
     for command in dict.fromkeys(commands_of(text)):
-        program, *words = shlex.split(command, comments=True)
-        treatment = TREATMENTS.get(program)
-        problem = treatment(folder, *words) if treatment else f"no test knows what to do with {program}"
-        found += [f"{command}\n    {problem}"] if problem else []
+        for part in command.split(" && "):
+            program, *words = shlex.split(part, comments=True)
+            treatment = TREATMENTS.get(program)
+            problem = treatment(folder, *words) if treatment else f"no test knows what to do with {program}"
+            found += [f"{command}\n    {problem}"] if problem else []
     return found
 
 
@@ -198,6 +212,9 @@ $ python -m adds.data.files paintings > mine.csv
 frobnicate --all
 snakemake --cores all --config device=gpu  # a comment
 pip install -r envs/nothing.lock
+python -m studies.attacks --only-reprot
+python -m adds.monitor.series config/sweep.yaml --coers all
+source .venv/bin/activate && make something
 ```
 Also `pytest tests/test_nothing.py` and `snakemake nothing`, but neither `snakemake FILE` nor `frobnicate it`.
 """
@@ -205,7 +222,7 @@ Also `pytest tests/test_nothing.py` and `snakemake nothing`, but neither `snakem
 
 def test_commands_that_fail_are_noticed(visited):
     found = failures(visited, FAILING)
-    assert len(found) == 10
+    assert len(found) == 13
     assert "no test knows what to do with frobnicate" in found[5]
 
 
