@@ -97,6 +97,10 @@ def table() -> dict[str, tuple[str, str]]:
     for name, method in METHODS.items():
         for option, values in method.options.items():
             found[f"methods.{name}.{option}"] = (", ".join(f"`{value}`" for value in values), f"`{values[0]}`")
+        if method.asks_readers:
+            readers = ", ".join(f"`{other}`" for other, record in METHODS.items() if record.is_reader)
+            found[f"methods.{name}.readers"] = (f"list of {readers}", "-")
+            found[f"methods.{name}.weights"] = ("list of numbers above 0", "-")
     return found
 
 
