@@ -30,6 +30,7 @@ def test_the_readme_shows_the_example_of_the_package():
     code, _, result = shown.partition("# Certificate")
     assert code.replace("\n\n", "\n") == "".join(example.source for example in examples)
     checker = doctest.OutputChecker()
+    assert code.rstrip().splitlines()[-1].startswith("print("), "as a script it shows what it found"
     wanted = examples[-1].want
     assert checker.check_output(wanted, f"Certificate{result}", doctest.ELLIPSIS)
 

@@ -12,7 +12,7 @@ Certify one digit, with the networks that the project publishes:
     >>> picture = Picture.of(test.images[0], number=int(test.numbers[0]))
     >>> selection = sampler.count(picture, stage="selection", limit=100).counts
     >>> estimation = sampler.count(picture, stage="estimation", limit=400).counts
-    >>> certify(selection=selection, estimation=estimation, sigma=0.5, alpha=0.001)
+    >>> print(certify(selection=selection, estimation=estimation, sigma=0.5, alpha=0.001))
     Certificate(prediction=6, abstained=..., radius=..., p_lower=..., p_upper=...)
 
 The packages stand in the order of the data: registry and experiment (what there is, and what a configuration means),
