@@ -9,9 +9,7 @@ from adds.results.certified import certificates
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "certificates")
     params = snakemake.params.certificates
-    table = certificates(
-        pd.read_parquet(snakemake.input[0]), alpha=params["alpha"], mode=params["mode"], bounds=params["bounds"]
-    )
+    table = certificates(pd.read_parquet(snakemake.input[0]), **params["how"])
     note(look_of(params["look"], table))
     table.to_parquet(snakemake.output.parquet, index=False)
     table.to_csv(snakemake.output.csv, index=False)

@@ -565,10 +565,10 @@ class Experiment:
         ]
 
     def certificates(self) -> dict[str, Any]:
-        """Return the parameters of certification: level, mode, bounds with their codes' checksums, what is noted."""
+        """Return the parameters of certification: level and mode, and the bounds with their codes' checksums."""
         sampling = self.config["sampling"]
         bounds = {LABEL: None} if self.asks_label else {name: bound.radii for name, bound in BOUNDS.items()}
-        return {"alpha": sampling["alpha"], "mode": sampling["mode"], "bounds": bounds, "look": self.look()}
+        return {"alpha": sampling["alpha"], "mode": sampling["mode"], "bounds": bounds}
 
     def look(self) -> dict[str, Any]:
         """Return what is chosen of how samples are certified: choosing after having seen them spends alpha again."""

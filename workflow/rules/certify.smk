@@ -87,6 +87,9 @@ rule certificates:
         mem_mb=2000,
         runtime=30,
     params:
-        certificates=EXPERIMENT.certificates(),
+        certificates={
+            "how": EXPERIMENT.certificates(),
+            "look": EXPERIMENT.look(),
+        },
     script:
         "../../scripts/certificates.py"
