@@ -245,13 +245,17 @@ def test_two_jobs_share_a_gpu_where_that_is_asked_for(monkeypatch, tmp_path):
     assert (found.verdict, found.found) == ("good", "both on GPU GPU-aa, as jobs_per_gpu says")
 
 
+SLOW_TO_END = "import os, sys, time; sys.stderr.write('no such driver\\n'); os.close(1); time.sleep(60)"
+
+
 @pytest.mark.parametrize(
     ("job", "told"),
     [
         ("import sys; print('GPU-aa', flush=True); sys.stdin.read()", "both have GPU GPU-aa"),
         ("raise SystemExit('no such driver')", "a job that only takes a GPU failed: no such driver"),
+        (SLOW_TO_END, "a job that only takes a GPU failed: no such driver"),
     ],
-    ids=["both on one", "they fail"],
+    ids=["both on one", "they fail", "they fail and are slow to end"],
 )
 def test_two_jobs_that_go_wrong_are_a_problem(monkeypatch, tmp_path, job, told):
     monkeypatch.setattr(machine_check, "_CLAIM", job)

@@ -129,14 +129,14 @@ def share_out(jobs_per_gpu: int, patience: float = 60.0) -> Finding:
         for _ in range(2)
     ]  # fmt: skip
     try:
-        taken = list(_told(started, patience))
-        crashed = [job for job in started if job.poll() is not None]
+        told = dict(_told(started, patience))
     finally:
         for job in started:
             job.kill()
         said = [job.communicate()[1].strip().splitlines() for job in started]
-    if crashed:
-        last = next((lines[-1] for lines in said if lines), "without a word")
+    taken = [gpu for gpu in told.values() if gpu]
+    if len(taken) < len(told):
+        last = next((said[job][-1] for job, gpu in told.items() if not gpu and said[job]), "without a word")
         return Finding(what, f"a job that only takes a GPU failed: {last}", "PROBLEM")
     if len(taken) == 2 and taken[0] != taken[1]:
         return Finding(what, f"GPUs {taken[0]} and {taken[1]}")
@@ -149,15 +149,16 @@ def share_out(jobs_per_gpu: int, patience: float = 60.0) -> Finding:
     return Finding(what, f"{len(taken)} of 2 got one of {len(gpus)} GPUs in time: are others using them?", "note")
 
 
-def _told(jobs: Sequence["subprocess.Popen[str]"], patience: float) -> Iterator[str]:
-    """Yield which GPU each job says that it has; once one has told, the other gets a tenth of the time more."""
-    waiting = [job.stdout for job in jobs if job.stdout]
+def _told(jobs: Sequence["subprocess.Popen[str]"], patience: float) -> Iterator[tuple[int, str]]:
+    """Yield which GPU each job, by its number, says that it has; nothing is what one says that ended before.
+
+    Once one has told, the other gets a tenth of the time more.
+    """
+    waiting = {job.stdout: number for number, job in enumerate(jobs) if job.stdout}
     ends = time.monotonic() + patience
-    while waiting and (ready_ := select.select(waiting, [], [], max(0.0, ends - time.monotonic()))[0]):
+    while waiting and (ready_ := select.select([*waiting], [], [], max(0.0, ends - time.monotonic()))[0]):
         for stream in ready_:
-            waiting.remove(stream)
-            if line := stream.readline().strip():
-                yield line
+            yield waiting.pop(stream), stream.readline().strip()
         ends = min(ends, time.monotonic() + patience / 10)
 
 
