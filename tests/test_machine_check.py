@@ -53,7 +53,7 @@ def networks(folder: Path, device: torch.device, **changes) -> Networks:
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(machine_check, "LARGEST", 2)
+    monkeypatch.setattr(machine_check, "LARGER", (2,))
 
 
 def checked(experiment: Experiment, folder: Path, capsys) -> tuple[bool, str]:
@@ -181,6 +181,17 @@ def test_the_largest_batch_is_found(monkeypatch, most, used, largest):
     assert (f"{largest} fit, {2 * largest} don't" in told.found) == (most > 8)
 
 
+@pytest.mark.parametrize(
+    ("configured", "sizes"),
+    [(50, [12, 25, 50, 100, 200, 400]), (3, [1, 3, 6, 12, 24]), (1, [1, 2, 4, 8]), (32, [8, 16, 32, 64, 128, 256])],
+)
+def test_the_configured_batch_is_tried_whatever_its_size(monkeypatch, configured, sizes):
+    monkeypatch.setattr(machine_check, "_timed", lambda evaluate, rows: Trial(len(evaluate(rows)), 1.0, None))
+    found = try_batches(holding(1000), torch.zeros, configured, seconds=60)
+    assert [trial.size for trial in found.tried] == sizes
+    assert found.used.size == configured
+
+
 def test_where_nothing_fits_that_is_said():
     with pytest.raises(torch.OutOfMemoryError):
         try_batches(holding(0), torch.zeros, 8, seconds=60)
@@ -299,7 +310,7 @@ def test_the_headers_of_cuda_are_looked_for_where_the_compiler_looks(tmp_path, m
 
 def test_what_fails_is_a_finding_and_there_is_a_table(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(machine_check, "LARGEST", 1)
+    monkeypatch.setattr(machine_check, "LARGER", ())
 
     def no_kernel(_: Networks) -> list[Finding]:
         raise RuntimeError("CUDA error: no kernel image is available\nand more")
@@ -316,7 +327,7 @@ def test_what_fails_is_a_finding_and_there_is_a_table(tmp_path, monkeypatch, cap
 
 
 def test_of_a_classifier_that_nothing_is_known_of_that_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine_check, "LARGEST", 1)
+    monkeypatch.setattr(machine_check, "LARGER", ())
     hub = {"kind": "timm", "name": "hf-hub:someone/else", "classes": 10, "half_precision": True}
     known = networks(tmp_path, torch.device("cpu"), classifier=hub)
     check = Check(known, {"diffusion": 2, "classifier": 2}, JOB)

@@ -48,8 +48,8 @@ LEAST_EQUAL = 0.9
 SECONDS = {"diffusion": 40.0, "classifier": 15.0}
 """How long batches of each network are tried."""
 
-LARGEST = 8
-"""How many times the configured batch is tried at most."""
+LARGER = (2, 4, 8)
+"""How many times the configured batch is tried too."""
 
 WORTHWHILE = 1.25
 """How much faster another batch must be to be worth a word."""
@@ -350,26 +350,36 @@ def _rounded(rate: float) -> str:
 
 
 def try_batches(evaluate: Evaluate, rows: Callable[[int], Tensor], configured: int, *, seconds: float) -> Trials:
-    """Try batches from a quarter of the configured size on, always twice as large, until one fails or time is up."""
-    tried, started, size = [], time.monotonic(), max(1, configured // 4)
-    while size <= LARGEST * configured:
+    """Try what halving the configured batch twice gives, that batch, and larger ones until one fails or time is up."""
+    started = time.monotonic()
+    first, *others = dict.fromkeys(
+        [max(1, configured >> 2), max(1, configured >> 1), configured, *(times * configured for times in LARGER)]
+    )
+    tried = [_halved_until_it_fits(evaluate, rows, first)]
+    if tried[0].size < first:
+        return Trials(configured, tried)
+    for size in others:
+        # It will take twice as long as the one before.
+        if size > configured and 2 * (time.monotonic() - started) > seconds:
+            break
         try:
             tried.append(_timed(evaluate, rows(size)))
         except RuntimeError as error:
             too_large = is_out_of_memory(error)
-            if tried and (too_large or size > configured):
-                return Trials(configured, tried, f", {size} don't" if too_large else f"; of {size}: {error}")
-            if not too_large or size == 1:
+            if size <= configured and not too_large:
                 raise
-            size //= 2  # not even the first fits: go down
-            continue
-        if tried[0].size < max(1, configured // 4):
-            break  # it has come down to what fits
-        size *= 2
-        # The next one will take twice as long.
-        if size > configured and 2 * (time.monotonic() - started) > seconds:
-            break
+            return Trials(configured, tried, f", {size} don't" if too_large else f"; of {size}: {error}")
     return Trials(configured, tried)
+
+
+def _halved_until_it_fits(evaluate: Evaluate, rows: Callable[[int], Tensor], size: int) -> Trial:
+    while True:
+        try:
+            return _timed(evaluate, rows(size))
+        except RuntimeError as error:
+            if size == 1 or not is_out_of_memory(error):
+                raise
+        size //= 2
 
 
 def _timed(evaluate: Evaluate, rows: Tensor, least: float = 0.5) -> Trial:
