@@ -21,6 +21,7 @@ from adds.monitor.machine_check import (
     compare_noise,
     describe_device,
     share_out,
+    state_bytes,
     table,
 )
 from adds.monitor.speed import CHECK, what_is_checked
@@ -29,8 +30,9 @@ from adds.monitor.speed import CHECK, what_is_checked
 def check_networks(experiment: Experiment, machine: dict[str, Any], device: torch.device) -> Check:
     folders = {name: Path(experiment.folder(name)) for name in ("diffusion", "classifier")}
     networks = Networks({name: experiment.config[name] for name in folders}, folders, device)
-    samples, votes = max(machine["chunk_size"], machine["at_once"]), max(one.votes for one in experiment.settings())
-    check = Check(networks, machine["batch_size"], Job(samples, math.prod(networks.shape), votes))
+    samples = max(machine["chunk_size"], machine["at_once"])
+    each = max(state_bytes(one.method, one.votes, experiment.options(one.method)) for one in experiment.settings())
+    check = Check(networks, machine["batch_size"], Job(samples, math.prod(networks.shape), each))
     check.run(Path(experiment.folder("compiled")), asked=machine["compile"])
     return check
 

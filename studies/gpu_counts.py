@@ -25,7 +25,7 @@ from adds.models.fast_unet import accelerate, halve
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.unet import build_unet
 from adds.monitor.demand import CASTS, GIB, NORMS, Demand, counted, demand_of, demand_of_classifier, demand_of_diffusion
-from adds.registry import METHODS
+from adds.registry import METHODS, READERS
 from adds.sampling.counting import Request
 from adds.sampling.sampler import Sampler
 from studies.benchmark import MODELS, Table, markdown
@@ -99,7 +99,7 @@ def waits() -> tuple[Table, int]:
     return table, sum(counts.waits.values())
 
 
-def bytes_per_coordinate(method: str) -> float:
+def bytes_per_coordinate(method: str, votes: int, options: Mapping[str, str] | None = None) -> float:
     """Count the bytes that a chunk of a method holds at most besides the networks, per coordinate of its samples."""
     schedule = Schedule.named("linear", 1000)
     grid = schedule.respaced(evenly_spaced(20, 1000))
@@ -110,10 +110,12 @@ def bytes_per_coordinate(method: str) -> float:
     def classifier(images: Tensor) -> Tensor:
         return images.flatten(1)[:, :2]
 
-    pipeline = Pipeline(Denoiser(unet, schedule, batch_size=ROWS), BatchedClassifier(classifier, classes=2), grid)
+    batched = BatchedClassifier(classifier, classes=2)
+    readers: dict[str, BatchedClassifier] = dict.fromkeys(READERS, batched)
+    pipeline = Pipeline(Denoiser(unet, schedule, batch_size=ROWS), batched, grid, readers)
     image = np.random.default_rng(0).uniform(size=(3, SIDE, SIDE)).astype(np.float32)
-    votes = VOTES if METHODS[method].takes_votes else 1
-    sampler = Sampler(method, pipeline, sigma=SIGMA, votes=votes)
+    asked = {name: 1.0 for name, record in METHODS.items() if record.is_reader}
+    sampler = Sampler(method, pipeline, sigma=SIGMA, votes=votes, options=options or {}, readers=asked)
     with counted() as operators:
         sampler.draw([Request(Picture.of(image), "estimation", 0, ROWS)])
     return operators.peak / (ROWS * image.size)
@@ -124,7 +126,8 @@ def memory(config: Mapping[str, Any]) -> Table:
     diffusion, classifier = config["diffusion"], config["classifier"]
     unet = diffusion["unet"]
     shape = (unet["in_channels"], unet["image_size"], unet["image_size"])
-    per_coordinate = {name: bytes_per_coordinate(name) for name in ("carlini", "densepure", "adds")}
+    votes = {"carlini": 1, "densepure": VOTES, "adds": VOTES}
+    per_coordinate = {name: bytes_per_coordinate(name, of_it) for name, of_it in votes.items()}
     rows = []
     for batch in BATCHES:
         demand = demand_of_diffusion({**diffusion, "batch_size": batch}, half=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from scripts import check_machine
+from studies import gpu_counts
 from torch import Tensor
 
 from adds.diffusion.noise import philox_in_torch
@@ -30,11 +31,13 @@ from adds.monitor.machine_check import (
     memory_of_jobs,
     missing_for_compiling,
     share_out,
+    state_bytes,
     table,
     try_batches,
     try_compiling,
 )
 from adds.monitor.speed import CHECK, checked_speed
+from adds.registry import METHODS
 from tests.conftest import TINY_UNET, random_unet
 from tests.pretend_cuda import pretend_cuda
 from tests.test_experiment import digits
@@ -214,7 +217,25 @@ def test_other_errors_are_not_taken_for_want_of_memory(monkeypatch, most):
         assert "8 fit; of 16: an illegal" in try_batches(broken, torch.zeros, 8, seconds=60).finding("diffusion").found
 
 
-JOB = Job(samples=128, coordinates=3 * 256 * 256, votes=5)
+HELD = [
+    (name, votes, options)
+    for name, record in METHODS.items()
+    for votes in ((1, 2, 5) if record.takes_votes else (1,))
+    for options in [{option: value} for option, values in record.options.items() for value in values] or [{}]
+]
+
+
+@pytest.mark.parametrize(("name", "votes", "options"), HELD)
+def test_samples_hold_at_most_what_they_are_taken_to_hold(monkeypatch, name, votes, options):
+    """And more than half of it, where there is a vote to hold."""
+    monkeypatch.setattr(gpu_counts, "SIDE", 16)
+    monkeypatch.setattr(gpu_counts, "ROWS", 32)
+    counted, taken = gpu_counts.bytes_per_coordinate(name, votes, options), state_bytes(name, votes, options)
+    assert counted <= taken
+    assert not METHODS[name].takes_votes or counted > taken / 2
+
+
+JOB = Job(samples=128, coordinates=3 * 256 * 256, state_bytes=200)
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,13 @@ from adds.diffusion.batching import Batches, is_out_of_memory
 from adds.diffusion.noise import box_muller, philox_in_numpy, philox_in_torch
 from adds.machine.devices import Device
 from adds.machine.gpus import visible_gpus
+from adds.methods.majority import always_cast
 from adds.models.compiled import MOST_DIFFERENCE, CompiledNetwork, compiled_or_plain, first_line
 from adds.models.pipeline import classifier_kind
 from adds.models.unet import build_unet, compilable, halved, load_unet, randomize, ready
 from adds.models.weights import WEIGHTS
 from adds.monitor.demand import GIB
+from adds.registry import METHODS
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +56,11 @@ LARGER = (2, 4, 8)
 WORTHWHILE = 1.25
 """How much faster another batch must be to be worth a word."""
 
-STATE_BYTES = 40
-"""What a sample holds per coordinate and vote at most, besides the networks: 34 to 39 by `studies.gpu_counts`."""
+OF_SAMPLE, OF_VOTE, OF_GUIDED_VOTE = 42, 52, 146
+"""Bytes that a sample holds per coordinate besides the networks, and each vote that is cast at once with others.
+
+At most: a test compares them with what `studies.gpu_counts` counts.
+"""
 
 IN_RESERVE = 0.1
 """The share of a GPU's memory that its libraries take for themselves."""
@@ -407,17 +412,25 @@ def _timed(evaluate: Evaluate, rows: Tensor, least: float = 0.5) -> Trial:
 # Memory
 
 
+def state_bytes(method: str, votes: int, options: Mapping[str, str]) -> int:
+    """Return the bytes that a sample of a method holds at most per coordinate, besides the networks."""
+    if "bridges" in options:
+        return OF_SAMPLE + OF_GUIDED_VOTE * int(options["bridges"])
+    of_vote = OF_GUIDED_VOTE if METHODS[method].votes_are == "guided votes" else OF_VOTE
+    return OF_SAMPLE + of_vote * always_cast(votes)
+
+
 @dataclass(frozen=True)
 class Job:
-    """What a job holds besides its networks: so many samples at once, of so many coordinates, with so many votes."""
+    """What a job holds besides its networks: so many samples at once, of so many coordinates of so many bytes."""
 
     samples: int
     coordinates: int
-    votes: int
+    state_bytes: int
 
     def bytes(self, scale: float = 1.0) -> float:
         """Return what its samples hold, or so many times as many samples."""
-        return scale * self.samples * self.coordinates * self.votes * STATE_BYTES
+        return scale * self.samples * self.coordinates * self.state_bytes
 
 
 def memory_of_jobs(trials: Mapping[str, Trials], weights: int, job: Job, memory: int) -> Finding:
