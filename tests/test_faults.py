@@ -328,7 +328,15 @@ def test_no_rows_are_lost_when_batches_shrink(error):
     assert batches.size == 8
 
 
-@pytest.mark.parametrize("message", ["CUDA error: an illegal memory access was encountered", "mat1 and mat2 shapes"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: an illegal memory access was encountered",
+        "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
+        "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`",
+        "mat1 and mat2 shapes",
+    ],
+)
 def test_no_other_failure_makes_batches_smaller(message):
     def fail(_):
         raise RuntimeError(message)
