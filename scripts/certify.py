@@ -85,14 +85,13 @@ def leaders_device(counts: str) -> Device:
 
 def tell_times(sampler: "Sampler") -> None:
     """Log which part of the job's time the networks took."""
-    networks = (sampler.pipeline.denoiser, sampler.pipeline.classifier)
-    inside, total = sum(network.batches.seconds for network in networks), time.perf_counter() - STARTED
+    inside, total = sampler.pipeline.seconds, time.perf_counter() - STARTED
     logger.info(
         "networks took %.1f of the job's %.1f s: %.0f%% went elsewhere; %.1f%% of their work was padding",
         inside,
         total,
         100 * (1 - inside / total),
-        100 * sampler.pipeline.denoiser.batches.padding,
+        100 * sampler.pipeline.padding,
     )
 
 

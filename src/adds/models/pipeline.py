@@ -66,6 +66,22 @@ class Pipeline:
     grid: Grid
     readers: Mapping[str, BatchedClassifier] = field(default_factory=dict)
 
+    @property
+    def seconds(self) -> float:
+        """How long its networks have taken in all."""
+        return sum(batches.seconds for batches in self._batches)
+
+    @property
+    def padding(self) -> float:
+        """Which share of that time went into padding."""
+        wasted = sum(batches.seconds * batches.padding for batches in self._batches)
+        return wasted / self.seconds if self.seconds else 0.0
+
+    @property
+    def _batches(self) -> list[Batches]:
+        classifiers = [self.classifier, *self.readers.values()]
+        return [self.denoiser.batches, *(classifier.batches for classifier in classifiers)]
+
     def reader(self, name: Network) -> BatchedClassifier:
         """Return a reader."""
         if name not in self.readers:
