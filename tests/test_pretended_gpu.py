@@ -278,6 +278,14 @@ def test_a_broken_network_is_noticed_before_anything_is_returned(schedule, weigh
             drawn("adds", pipeline, image, 1)
 
 
+def test_a_broken_classifier_is_noticed_before_anything_is_returned(schedule, weights, image):
+    with pretend_cuda():
+        pipeline = pipeline_on(GPU, weights, schedule)
+        pipeline.classifier.classifier[-1].bias.fill_(torch.nan)
+        with pytest.raises(FloatingPointError, match="NaN logits"):
+            drawn("carlini", pipeline, image, 1)
+
+
 def test_a_budget_that_is_exceeded_is_noticed_before_anything_is_returned(schedule, weights, image, monkeypatch):
     def generous(*, budget: Tensor, scale: float, **_: Tensor) -> Tensor:
         return torch.full_like(budget, scale)
@@ -312,10 +320,14 @@ def test_every_part_of_the_unet_runs(tmp_path, half):
     save_weights(random_unet(settings["unet"]), tmp_path / WEIGHTS)
     states, timesteps = torch.randn(2, 1, 32, 32, generator=torch.Generator().manual_seed(0)), torch.tensor([10.0, 900])
     with torch.inference_mode():
-        expected = load_diffusion(tmp_path / WEIGHTS, settings, CPU)(states, timesteps)
+        on_cpu = load_diffusion(tmp_path / WEIGHTS, settings, CPU)
+        expected = on_cpu(states, timesteps)
         with pretend_cuda() as counts:
             network = load_diffusion(tmp_path / WEIGHTS, settings, GPU)
             found = network(states.to(GPU), timesteps.to(GPU)).cpu()
+        in_single = load_unet(tmp_path / WEIGHTS, settings["unet"])(states, timesteps)
+    assert {parameter.dtype for parameter in on_cpu.parameters()} == {torch.float32}
+    assert torch.equal(expected, in_single), "half precision is for GPUs"
     assert {"convolution", "scaled_dot_product_attention"} <= counts.kernels.keys()
     assert any(name.endswith("folded.weight") for name, _ in network.named_parameters())
     torch.testing.assert_close(found, expected, rtol=0, atol=0.02 if half else 1e-5)
