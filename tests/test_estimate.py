@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from scripts import plan
 from studies.benchmark import markdown
 from studies.gpu_counts import of_the_network
 from torch import nn
@@ -32,6 +33,7 @@ from adds.monitor.estimate import (
 )
 from adds.monitor.expected import (
     CERTIFIED_ABOVE,
+    MOST_PADDING,
     PARTS,
     SPREADS,
     Crowd,
@@ -309,6 +311,37 @@ def test_padding_is_foreseen(changes, share):
     assert bool(told) == (share > 0.1)
     assert told in summary(estimate(experiment), experiment)
     assert not told or "lower diffusion.batch_size" in told
+
+
+EXPERIMENTS = {
+    "config": [],
+    "paper_sequential": ["paper_sequential"],
+    "cifar10": ["cifar10"],
+    "fashion": ["fashion"],
+    "digits": ["digits"],
+    "sequential": ["digits", "sequential"],
+    "paper_samples": ["digits", "paper_samples"],
+    "readers": ["digits", "readers"],
+    "readers_denoised": ["digits", "readers", "readers_denoised"],
+}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_shipped_experiment_wastes_its_work_on_padding(name):
+    chosen = understood(configured(*EXPERIMENTS[name]))
+    assert expected_padding(chosen.plan(), chosen.machine()) <= MOST_PADDING
+
+
+def test_no_shipped_experiment_is_forgotten():
+    shipped = {file.stem: yaml.safe_load(file.read_text()) for file in (PROJECT / "config").glob("*.yaml")}
+    assert {name for name, config in shipped.items() if "experiment" in config} <= EXPERIMENTS.keys()
+
+
+@pytest.mark.parametrize(("changes", "warned"), [({}, False), ({"images_per_job": 1}, True)])
+def test_the_plan_of_a_run_warns_of_padding(tmp_path, caplog, changes, warned):
+    chosen = understood(configured("cifar10", sampling={"chunk_size": 128}, **changes))
+    plan.main(chosen.plan(), chosen.machine(), tmp_path / "plan.json")
+    assert ("about 51% of the networks' work will be padding" in caplog.text) == warned
 
 
 @pytest.mark.parametrize("mode", ["fixed", "sequential"])
