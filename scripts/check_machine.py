@@ -1,6 +1,7 @@
 """Find out whether this machine is right for the configured run, and how fast it is; print a table and a verdict."""
 
 import json
+import logging
 import math
 import sys
 from dataclasses import asdict
@@ -26,6 +27,8 @@ from adds.monitor.machine_check import (
 )
 from adds.monitor.speed import CHECK, what_is_checked
 
+logger = logging.getLogger("adds.check")
+
 
 def check_networks(experiment: Experiment, machine: dict[str, Any], device: torch.device) -> Check:
     folders = {name: Path(experiment.folder(name)) for name in ("diffusion", "classifier")}
@@ -35,6 +38,12 @@ def check_networks(experiment: Experiment, machine: dict[str, Any], device: torc
     check = Check(networks, machine["batch_size"], Job(samples, math.prod(networks.shape), each))
     check.run(Path(experiment.folder("compiled")), asked=machine["compile"])
     return check
+
+
+def tell(text: str) -> None:
+    """Print, and leave it in the log too: of a job on a cluster's node nothing else is seen."""
+    print(text, flush=True)
+    logger.debug("\n%s", text.strip())
 
 
 def main(experiment: Experiment, machine: dict[str, Any], results: Path) -> bool:
@@ -52,7 +61,7 @@ def main(experiment: Experiment, machine: dict[str, Any], results: Path) -> bool
         check = check_networks(experiment, machine, device)
         findings += attempted("random numbers", lambda: compare_noise(device)) + check.findings
         rates = check.rates
-    print(table(findings), flush=True)
+    tell(table(findings))
     problems = [finding for finding in findings if finding.verdict == "PROBLEM"]
     results.mkdir(parents=True, exist_ok=True)
     if "diffusion" in rates:
@@ -60,9 +69,9 @@ def main(experiment: Experiment, machine: dict[str, Any], results: Path) -> bool
         text = json.dumps({**record, "findings": [asdict(finding) for finding in findings]}, indent=2)
         (results / CHECK).write_text(text + "\n")
     if problems:
-        print(f"\nNOT READY for {experiment.name}: {'; '.join(f'{one.what}: {one.found}' for one in problems)}")
+        tell(f"\nNOT READY for {experiment.name}: {'; '.join(f'{one.what}: {one.found}' for one in problems)}")
         return False
-    print(f"\nReady for {experiment.name}. `snakemake estimate` takes its speed from {results / CHECK} now.")
+    tell(f"\nReady for {experiment.name}. `snakemake estimate` takes its speed from {results / CHECK} now.")
     return True
 
 

@@ -1,6 +1,7 @@
 """What `snakemake check` tells of a machine: on the CPU, on a pretended GPU, and where something is wrong."""
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -41,7 +42,7 @@ from adds.registry import METHODS
 from tests.conftest import TINY_UNET, random_unet
 from tests.pretend_cuda import pretend_cuda
 from tests.test_experiment import digits
-from tests.workflow import command, run_in
+from tests.workflow import command, copy_project, run_in
 
 GPU = torch.device("cuda")
 SETTINGS = {
@@ -369,3 +370,17 @@ def test_the_check_runs_from_the_command_line(rerun):
     assert "Ready for digits" in done.stdout
     assert "Certified accuracy" not in done.stdout, "no summary of a run that wasn't run"
     assert (rerun / "results/digits" / CHECK).exists()
+    log = (rerun / "logs/digits/check.log").read_text()
+    assert "good  classifier" in log
+    assert "Ready for digits" in log
+
+
+@pytest.mark.workflow
+def test_without_a_gpu_the_check_ends_with_a_table_all_the_same(tmp_path):
+    """Once, however often jobs that fail are to be tried again."""
+    folder = copy_project(tmp_path)
+    unseen = {**os.environ, VISIBLE: "-1"}
+    done = run_in(folder, *command(folder, "check", "--retries", "2", device="auto"), environment=unseen)
+    assert done.returncode != 0
+    assert done.stdout.count("PROBLEM  device") == 1, done.stdout + done.stderr
+    assert "NOT READY for digits: device: device is 'auto', but this machine has no GPU" in done.stdout

@@ -76,9 +76,10 @@ rule estimate:
 
 
 rule check:
-    # Minutes on a new machine: is it right for the run, and how fast?
+    # Minutes on a new machine: is it right for the run, and how fast? What is wrong with it, a retry would only say again.
     log:
         "<logs>/check.log",
+    retries: 0
     conda:
         "../../envs/adds.yaml"
     threads: 1
