@@ -7,8 +7,10 @@ import signal
 import time
 
 import pytest
+import torch
 
 from adds.machine import gpus
+from adds.machine.devices import claim_device
 from adds.machine.gpus import VISIBLE, claim, lock_folder, take_gpu, visible_gpus
 
 context = multiprocessing.get_context("fork")
@@ -95,10 +97,16 @@ def test_amds_gpus_are_one_jobs_at_a_time(tmp_path, monkeypatch):
     monkeypatch.delenv(VISIBLE, raising=False)
     monkeypatch.setattr(gpus.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(gpus, "_held", [])
-    monkeypatch.setattr(gpus, "which", lambda name: "/opt/rocm/bin/rocm-smi" if name == "rocm-smi" else None)
-    assert take_gpu() is None
+    monkeypatch.setattr(gpus, "which", lambda _: None)
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "AMD Instinct")
+    machine = {"device": "auto", "jobs_per_gpu": 1}
+    assert claim_device(machine).name == "AMD Instinct"
     with pytest.raises(RuntimeError, match="run one job at a time"):
-        take_gpu()
+        claim_device(machine)
     for file in gpus._held:
         file.close()
-    assert take_gpu() is None, "the first job has ended"
+    assert claim_device(machine).name == "AMD Instinct", "the first job has ended"
+    monkeypatch.setattr(torch.version, "hip", None)
+    assert claim_device(machine).name == "AMD Instinct", "what has no ROCm isn't AMD's"

@@ -68,10 +68,8 @@ def claim(gpus: Sequence[str], *, jobs_per_gpu: int, folder: Path) -> str | None
     return None
 
 
-def _refuse_to_share_amd() -> None:
+def refuse_to_share_amd() -> None:
     """Let one job at a time use the GPUs of a machine that has AMD's: nothing here tells them apart."""
-    if which("rocm-smi") is None or which("nvidia-smi") is not None:
-        return
     if claim(["amd"], jobs_per_gpu=1, folder=lock_folder()) is None:
         raise RuntimeError(
             "another job is using this machine's GPU. AMD's GPUs can't be shared out among jobs here: run one job at a "
@@ -86,7 +84,6 @@ def take_gpu(*, jobs_per_gpu: int = 1, pause: float = 5.0) -> str | None:
     """
     gpus = visible_gpus()
     if not gpus:
-        _refuse_to_share_amd()
         return None
     waited = False
     while (gpu := claim(gpus, jobs_per_gpu=jobs_per_gpu, folder=lock_folder())) is None:
