@@ -152,7 +152,10 @@ class OnGpu(torch.Tensor):
 class Failing:
     """Compiled code, which doesn't tell running out of memory from other failures."""
 
+    asked = 0
+
     def boxed_run(self, _):
+        self.asked += 1
         raise RuntimeError("API call failed")
 
 
@@ -164,16 +167,22 @@ def test_what_failed_on_a_gpu_the_network_itself_says(caplog, error):
         return 2 * states
 
     compiled = CompiledNetwork.__new__(CompiledNetwork)
-    compiled._loader, compiled._network = Failing(), network
+    compiled._loader, compiled._network, compiled._given_up = Failing(), network, False
     states = torch.ones(4, 1, 8, 8)
-    if error:
-        with pytest.raises(type(error), match=str(error)):
-            compiled(states.as_subclass(OnGpu), torch.zeros(4))
-    else:
-        assert torch.equal(compiled(states.as_subclass(OnGpu), torch.zeros(4)), 2 * states)
-    assert "the compiled network failed, and is asked for uncompiled: API call failed" in caplog.text
     with pytest.raises(RuntimeError, match="API call failed"):
         compiled(states, torch.zeros(4))
+    for _ in range(3):
+        if error:
+            with pytest.raises(type(error), match=str(error)):
+                compiled(states.as_subclass(OnGpu), torch.zeros(4))
+        else:
+            assert torch.equal(compiled(states.as_subclass(OnGpu), torch.zeros(4)), 2 * states)
+    told = [record.getMessage() for record in caplog.records]
+    if error:
+        assert not told, "a smaller batch may be within its reach"
+    else:
+        assert told == ["the compiled network failed, and the job goes on uncompiled: API call failed"]
+    assert compiled._loader.asked == (4 if error else 2)
 
 
 def test_a_network_that_was_compiled_wrongly_is_thrown_away(package, tmp_path, monkeypatch, caplog):

@@ -150,7 +150,7 @@ class CompiledNetwork:
     """The compiled network with the original's weights; a single state, for which it isn't made, goes to that."""
 
     def __init__(self, network: nn.Module, package: Path | str) -> None:
-        self._network = network
+        self._network, self._given_up = network, False
         # What torch._inductor.aoti_load_package wraps, without the two seconds that importing the compiler takes.
         self._loader = torch._C._aoti.AOTIModelPackageLoader(str(package), "model", False, 1, -1)
         weights = network.state_dict()
@@ -160,9 +160,10 @@ class CompiledNetwork:
         self._loader.load_constants(weights, use_inactive=False, check_full_update=True, user_managed=True)
 
     def __call__(self, x_t: Tensor, timesteps: Tensor) -> Tensor:
-        """Evaluate the network."""
+        """Evaluate the network; once it has failed compiled and not as it is, always as it is."""
         evaluated: Tensor
-        if len(x_t) > 1:
+        failed = ""
+        if len(x_t) > 1 and not self._given_up:
             try:
                 (evaluated,) = self._loader.boxed_run([x_t, timesteps])
                 return evaluated
@@ -170,8 +171,11 @@ class CompiledNetwork:
                 if not x_t.is_cuda:
                     raise
                 # Compiled code tells of every failure only where it was. What it is, the network itself will say.
-                logger.warning("the compiled network failed, and is asked for uncompiled: %s", first_line(error))
+                failed = first_line(error)
         evaluated = self._network(x_t, timesteps)
+        if failed:
+            logger.warning("the compiled network failed, and the job goes on uncompiled: %s", failed)
+            self._given_up = True
         return evaluated
 
 
