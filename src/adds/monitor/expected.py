@@ -188,6 +188,9 @@ def expected_padding(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> flo
     Images go side by side, as many as it takes for their requests to make what is drawn at once
     (`adds.sampling.counting.side_by_side`), and the last ones with as many as are left. Sequential sampling is taken to
     end at the first look.
+
+    Left out are votes that only undecided samples cast, and guided trajectories that leave their batch: how many there
+    are depends on the images, and methods that have them have more padding than this.
     """
     chunk, batch = machine["chunk_size"], machine["batch_size"]["diffusion"]
     stop = Stop((), plan["at_least"]) if plan["mode"] == "sequential" else None
