@@ -12,7 +12,15 @@ from tests.key_table import table
 from tests.test_experiment import configured, merged, understood
 
 PROJECT = Path(__file__).parents[1]
-PLACES = ("*.md", "docs/*.md", "config/*.md", "results/*.md", "weights/*.md", "tests/soundness/*.md")
+PLACES = (
+    "*.md",
+    "docs/*.md",
+    "docs/fashion/*.md",
+    "config/*.md",
+    "results/*.md",
+    "weights/*.md",
+    "tests/soundness/*.md",
+)
 DOCUMENTS = sorted(path for place in PLACES for path in PROJECT.glob(place))
 
 

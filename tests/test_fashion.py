@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
-from scripts import comparisons, tables
+from scripts import claims, comparisons, tables
 from studies.held_out import lines, load_classifier
 from studies.publish_weights import networks, publish, trained
 
@@ -249,11 +249,35 @@ def test_tables_of_the_document_are_made_of_its_counts(name, tmp_path):
     params = {**experiment.samples(), "bound": experiment.config["bound"], "partial_of": None}
     tables.main(certified, counts, None, tmp_path, params)
     comparisons.main(certified, counts, tmp_path, params)
-    text = (PROJECT / "docs/fashion.md").read_text()
+    text = "".join((PROJECT / f"docs/{page}.md").read_text() for page in ("fashion", "fashion/tables"))
     for made in sorted(tmp_path.glob("*.md")):
         rows = [line for line in made.read_text().splitlines() if line.startswith("|")]
         assert len(rows) > 3
         assert "\n".join(rows) in text, made.name
+
+
+def test_verdicts_of_the_document_are_made_of_its_counts(tmp_path):
+    experiment, folder = understood(configured("fashion")), PROJECT / "docs/fashion"
+    table = certificates(pd.read_parquet(folder / "counts.parquet"), **experiment.certificates())
+    table.to_parquet(tmp_path / "certificates.parquet")
+    inputs = {
+        "counts": folder / "counts.parquet",
+        "detail": folder / "detail.parquet",
+        "certificates": tmp_path / "certificates.parquet",
+        "claims": PROJECT / "config/claims.yaml",
+        "published": PROJECT / "config/paper_tables.csv",
+    }
+    claims.main(Inputs(inputs), experiment.claims(), tmp_path / "claims")
+    verdicts = (tmp_path / "claims.md").read_text().partition("\nA claim holds when")[0]
+    rows = [line for line in verdicts.splitlines() if line.startswith("|")]
+    assert len(rows) == 24
+    assert "\n".join(rows) in (folder / "claims.md").read_text()
+
+
+class Inputs(dict):
+    """As Snakemake's."""
+
+    __getattr__ = dict.__getitem__
 
 
 def test_published_weights_are_rounded_and_say_what_made_them(tmp_path):

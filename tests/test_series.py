@@ -119,6 +119,7 @@ def test_a_series_from_the_command_line(tmp_path, monkeypatch):
     assert set(claims["claim"]) == {"noise_by_sigma"}
     assert claims["estimate"].notna().all()
     assert (folder / "results/tried/comparison.png").stat().st_size > 10_000
+    assert "| Carlini et al. |" in (folder / "results/tried_timestep/tables/true_class_probability.md").read_text()
     monkeypatch.chdir(folder)
     results = {noise: Path("results", f"tried_{noise}") for noise in series["experiments"]}
     for path in Path("results/tried").glob("claims.*"):

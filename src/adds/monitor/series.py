@@ -2,7 +2,7 @@
 
     python -m adds.monitor.series config/sweep.yaml --cores all
 
-runs every experiment of the file by the workflow, to its certificates; what follows the file is Snakemake's. Samples
+runs every experiment of the file by the workflow, to its tables; what follows the file is Snakemake's. Samples
 that are on record aren't drawn again, so a series that was interrupted goes on, and one with another entry draws that
 one's only. It leaves results/{series}/comparison.{csv,md,png,pdf}, and claims.{csv,md,tex,html}: the paper's claims
 that are about what was changed, where ``about`` isn't null.
@@ -27,6 +27,9 @@ from adds.results.figures.style import look, save
 from adds.results.series import caption, comparison, draw, markdown, side_by_side
 
 KEYS = {"series", "about", "after", "reference", "common", "experiments"}
+
+TARGETS = ("provenance.json", "tables/certified_accuracy.md", "tables/true_class_probability.md")
+"""What is made of every experiment: certificates and counts come with it."""
 
 
 class SeriesError(ValueError):
@@ -59,10 +62,10 @@ def run(series: Mapping[str, Any], snakemake: list[str]) -> dict[str, Path]:
         common = own.with_name("common.yaml")
         common.write_text(yaml.safe_dump(series["common"]))
         results[name] = Path("results", experiment)
-        target = str(results[name] / "provenance.json")  # made of the certificates
+        targets = [str(results[name] / target) for target in TARGETS]
         files = ["--configfile", *series["after"], str(common), str(own)]
-        print(f"{experiment}: {target}", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "snakemake", target, *snakemake, *files], check=True)
+        print(f"{experiment}: {', '.join(targets)}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "snakemake", *targets, *snakemake, *files], check=True)
     return results
 
 
