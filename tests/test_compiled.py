@@ -17,7 +17,7 @@ from adds.data.images import Picture
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import evenly_spaced
 from adds.models import compiled as compilation
-from adds.models.compiled import CompiledNetwork, compiled_or_plain, package_for
+from adds.models.compiled import CompiledNetwork, check_values, compiled_or_plain, package_for
 from adds.models.fast_unet import FusedAttention, UpsampledConvolution
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.unet import compilable, untrained_unet
@@ -167,7 +167,7 @@ def test_what_failed_on_a_gpu_the_network_itself_says(caplog, error):
         return 2 * states
 
     compiled = CompiledNetwork.__new__(CompiledNetwork)
-    compiled._loader, compiled._network, compiled._given_up = Failing(), network, False
+    compiled._loader, compiled._network, compiled.failure = Failing(), network, ""
     states = torch.ones(4, 1, 8, 8)
     with pytest.raises(RuntimeError, match="API call failed"):
         compiled(states, torch.zeros(4))
@@ -183,6 +183,20 @@ def test_what_failed_on_a_gpu_the_network_itself_says(caplog, error):
     else:
         assert told == ["the compiled network failed, and the job goes on uncompiled: API call failed"]
     assert compiled._loader.asked == (4 if error else 2)
+
+
+def test_compiled_code_that_fails_on_a_gpu_is_not_taken_for_working(monkeypatch):
+    """The network itself answers for it, so that its values say nothing."""
+
+    def network(states, _):
+        return 2 * states
+
+    compiled = CompiledNetwork.__new__(CompiledNetwork)
+    compiled._loader, compiled._network, compiled.failure = Failing(), network, ""
+    states = torch.ones(4, 1, 8, 8).as_subclass(OnGpu)
+    monkeypatch.setattr(compilation, "_examples", lambda _: (states, torch.zeros(4)))
+    with pytest.raises(RuntimeError, match="API call failed"):
+        check_values(compiled, network, WHAT)
 
 
 def test_a_network_that_was_compiled_wrongly_is_thrown_away(package, tmp_path, monkeypatch, caplog):

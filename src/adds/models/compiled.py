@@ -102,12 +102,14 @@ def compile_network(network: nn.Module, package: Path | str, what: Compilable) -
 def check_values(compiled: "CompiledNetwork", network: nn.Module, what: Compilable) -> float:
     """Return the largest difference to the original on a few states, in parts of its largest value.
 
-    One that is too large is an error.
+    One that is too large is an error, and so is compiled code that fails.
     """
     with torch.inference_mode():
         examples = _examples(what)
         expected = network(*examples)
         difference = float((compiled(*examples) - expected).abs().max() / expected.abs().max())
+    if compiled.failure:
+        raise RuntimeError(compiled.failure)
     most = MOST_DIFFERENCE[what.device.type]
     if not difference <= most:
         raise ArithmeticError(f"its values differ by {difference:.1e} from the original's, more than {most}")
@@ -150,7 +152,9 @@ class CompiledNetwork:
     """The compiled network with the original's weights; a single state, for which it isn't made, goes to that."""
 
     def __init__(self, network: nn.Module, package: Path | str) -> None:
-        self._network, self._given_up = network, False
+        self._network = network
+        self.failure = ""
+        """What compiled code said when it failed and the network itself didn't; it isn't asked again."""
         # What torch._inductor.aoti_load_package wraps, without the two seconds that importing the compiler takes.
         self._loader = torch._C._aoti.AOTIModelPackageLoader(str(package), "model", False, 1, -1)
         weights = network.state_dict()
@@ -163,7 +167,7 @@ class CompiledNetwork:
         """Evaluate the network; once it has failed compiled and not as it is, always as it is."""
         evaluated: Tensor
         failed = ""
-        if len(x_t) > 1 and not self._given_up:
+        if len(x_t) > 1 and not self.failure:
             try:
                 (evaluated,) = self._loader.boxed_run([x_t, timesteps])
                 return evaluated
@@ -175,7 +179,7 @@ class CompiledNetwork:
         evaluated = self._network(x_t, timesteps)
         if failed:
             logger.warning("the compiled network failed, and the job goes on uncompiled: %s", failed)
-            self._given_up = True
+            self.failure = failed
         return evaluated
 
 
