@@ -108,12 +108,16 @@ def _cell(row: "pd.Series[float]", measure: str, digits: int) -> str:
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    """Draw every measure that differs against what was changed: the guidance scale, or else the experiments' names."""
+    """Draw every measure that differs against what was changed: the guidance scale, or else the experiments' names.
+
+    Markers are a method's own: hollow with one vote, full with several.
+    """
     sigmas = sorted(table["sigma"].unique())
     numeric = table["guidance_scale"].nunique() > 1
-    shown = {measure: name for measure, name in MEASURES.items() if table[measure].round(3).nunique() > 1}
+    values = table.groupby(SETTING)[list(MEASURES)].agg(lambda measured: measured.round(3).nunique()).max()
+    shown = {measure: name for measure, name in MEASURES.items() if values[measure] > 1}
     size = (TEXT_WIDTH, 1.0 + 1.4 * len(shown))
-    figure, axes = plt.subplots(len(shown), len(sigmas), figsize=size, sharex=True, sharey="row", squeeze=False)
+    figure, axes = plt.subplots(len(shown), len(sigmas), figsize=size, sharex="col", sharey="row", squeeze=False)
     for (measure, name), row in zip(shown.items(), axes, strict=True):
         for axis, sigma in zip(row, sigmas, strict=True):
             panel = table[table["sigma"] == sigma]
@@ -125,12 +129,13 @@ def draw(table: pd.DataFrame) -> Figure:
                     curve[measure],
                     color=look.colour,
                     dashes=look.dashes or (None, None),
-                    linewidth=look.width if numeric else 0,
-                    marker="o",
-                    markersize=3,
+                    linewidth=look.width if numeric else 0.8,
+                    marker=look.marker,
+                    markersize=4,
+                    markerfacecolor="white" if votes == 1 else look.colour,
                     label=title(method, votes),
                 )
-            axis.set_ylim(0, 1.08 * float(table[measure].max()))
+            axis.margins(x=0.05 if numeric else 0.25, y=0.1)
             axis.tick_params(axis="x", rotation=0 if numeric else 30)
         row[0].set_ylabel(name)
     for axis, sigma in zip(axes[0], sigmas, strict=True):
