@@ -604,7 +604,7 @@ def test_permuted_classes_stop_a_run_before_it_samples(rerun):
 
 
 def test_another_limit_is_for_networks_that_have_not_passed(finished):
-    assert planned(finished, classifier={"least_accuracy": 0.9}) == {"provenance": 1, "report_page": 1}
+    assert planned(finished, classifier={"least_accuracy": 0.9}) == {**TOLD, "report_page": 1}
 
 
 def test_rs_needs_no_diffusion_model(rerun):
