@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 import yaml
 
+from adds.certificates.certificate import certify
 from adds.monitor.series import SeriesError, compare, read_series
 from adds.registry import OPTIONS
-from adds.results.series import MEASURES, comparison, draw, markdown
+from adds.results.certified import certificates
+from adds.results.series import MEASURES, comparison, draw, markdown, rows_of, side_by_side
 from tests.workflow import PROJECT, TINY, copy_project, merged, run_in
 
 
@@ -30,6 +32,7 @@ def images(**radii):
                 "radius": found,
                 "p_true_percent": 80.0,
                 "stop_timestep": 149.0,
+                "samples_of_radius": 40,
             }
         )
         for place, (name, found) in enumerate(radii.items())
@@ -61,6 +64,7 @@ def test_the_table_names_experiments_and_leaves_the_reference_without_a_differen
     assert "| ADDS | one | 100.0 | 0.200 | 80.0 | t = 149 |" in text
     assert "| ADDS | two | 100.0 (+0.0 [+0.0, +0.0]) | 0.300 (+0.100 [" in text
     assert "paired differences to one" in text
+    assert "from the first 40 estimation samples of every image" in text
 
 
 def test_the_figure_has_a_row_for_every_measure_that_differs():
@@ -69,6 +73,49 @@ def test_the_figure_has_a_row_for_every_measure_that_differs():
     assert figure.axes[-1].get_xlabel() == "Guidance scale"
     drawn = figure.axes[0].lines[0].get_ydata()
     np.testing.assert_allclose(drawn, [0.15, 0.3])
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """Results of a sequential run: alike in their first 16 samples, but sampling went on to 16 and to 64 of them."""
+    row = {"method": "adds", "sigma": 0.5, "votes": 1, "label": 1, "stopped": "answered", "n0": 4, "evaluations": 200}
+    row |= dict.fromkeys(OPTIONS, "") | {
+        "guidance_scale": 0.8,
+        "stop_timestep": 149.0,
+        "budget_share": 0.9,
+        "seconds": 1.0,
+    }
+    row |= {"identity": "one", "seed": 0, "device_kind": "cpu", "device": "CPU", "counts_selection": [0, 4]}
+    ends = [{"n": n, "counts_estimation": [0, n], "counts_first": [0, 16]} for n in (16, 64)]
+    counts = pd.DataFrame([{**row, "number": number, **end} for number, end in enumerate(ends)])
+
+    def write(**changes):
+        own = counts.assign(**{name: [value] * 2 for name, value in changes.items()})
+        own.to_parquet(tmp_path / "counts.parquet")
+        table = certificates(own, alpha=0.001, mode="sequential", bounds=["cohen"])
+        table.to_parquet(tmp_path / "certificates.parquet")
+        return tmp_path
+
+    return write
+
+
+def test_radii_of_sequential_runs_are_of_as_many_samples_of_every_image(stopped):
+    """How long an image was sampled says how hard its question was, not how large its radius is."""
+    rows = rows_of(stopped(), "cohen")
+    expected = certify(selection=[0, 4], estimation=[0, 16], sigma=0.5, alpha=0.001).radius
+    assert rows["radius"].tolist() == [pytest.approx(expected)] * 2
+    assert expected > 0
+    assert rows["samples_of_radius"].tolist() == [16, 16]
+    assert rows_of(stopped(label=0), "cohen")["radius"].tolist() == [0, 0], "of another class"
+
+
+def test_there_are_no_radii_where_the_first_samples_are_too_few(stopped):
+    rows = rows_of(stopped(counts_first=[0, 8]), "cohen")
+    assert rows["radius"].isna().all()
+    table = comparison(side_by_side({"one": stopped(counts_first=[0, 8])}), "one")
+    assert "| ADDS | one | 100.0 |  | 100.0 | t = 149 |" in markdown(table, "one")
+    drawn = [axis.get_ylabel() for axis in draw(table).axes]
+    assert drawn == [name for measure, name in MEASURES.items() if measure != "radius"]
 
 
 @pytest.mark.parametrize("name", ["sweep", "ablation", "fashion_tuned"])

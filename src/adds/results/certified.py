@@ -65,3 +65,24 @@ def _is_label(found: "pd.Series[int]", label: "pd.Series[int]") -> "pd.Series[bo
 def by_bound(certified: pd.DataFrame, bound: str) -> pd.DataFrame:
     """Return the certificates by one bound."""
     return certified[certified["bound"] == bound].reset_index(drop=True)
+
+
+def radii_of_first_samples(counts: pd.DataFrame, *, alpha: float, bound: str) -> "pd.Series[float]":
+    """Return the radius that each image's first estimation samples certify, 0 where wrong or abstained from.
+
+    How many they are was fixed beforehand, so that a bound for a fixed number holds for them. Where sampling stops by
+    looking, radii at its end tell rather when it stopped.
+    """
+    found = [
+        certify(
+            selection=row.counts_selection,
+            estimation=row.counts_first,
+            sigma=row.sigma,
+            alpha=alpha,
+            bound=bound,
+        )
+        for row in counts.itertuples()
+    ]
+    right = [one.prediction == label for one, label in zip(found, counts["label"], strict=True)]
+    radii = [one.radius if correct else 0.0 for one, correct in zip(found, right, strict=True)]
+    return pd.Series(radii, index=counts.index)

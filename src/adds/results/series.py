@@ -7,9 +7,10 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from adds.certificates.certificate import least_certifying_n
 from adds.registry import OPTIONS, in_order, title
 from adds.results.accuracy import credited_radius, in_percent, is_certified, mean_interval, true_class_shares
-from adds.results.certified import by_bound
+from adds.results.certified import by_bound, radii_of_first_samples
 from adds.results.figures.style import TEXT_WIDTH, line
 from adds.sampling.job import KEY, SETTING
 
@@ -35,8 +36,20 @@ def rows_of(folder: Path, bound: str) -> pd.DataFrame:
     known = true_class_shares(counts).assign(
         stop_timestep=counts["stop_timestep"],
         evaluations=counts["evaluations"] / (counts["n0"] + counts["n"]),
+        samples_of_radius=counts["n"],
     )
+    if (counts["stopped"] != "fixed").any():
+        rows = rows.drop(columns="radius")
+        known = known.assign(**_of_first_samples(counts, float(certified["alpha"].iloc[0]), bound))
     return in_percent(rows.merge(known, on=KEY), ["certified", "p_true"])
+
+
+def _of_first_samples(counts: pd.DataFrame, alpha: float, bound: str) -> dict[str, "pd.Series[float] | float"]:
+    """Return radii in which sampling's end has no part, and of how many samples; none where these are too few."""
+    first = min(map(sum, counts["counts_first"]))
+    if first < least_certifying_n(alpha, bound=bound):
+        return {"radius": float("nan"), "samples_of_radius": first}
+    return {"radius": radii_of_first_samples(counts, alpha=alpha, bound=bound), "samples_of_radius": first}
 
 
 def side_by_side(results: Mapping[str, Path], bound: str = "cohen") -> pd.DataFrame:
@@ -56,6 +69,7 @@ def comparison(images: pd.DataFrame, reference: str) -> pd.DataFrame:
             row = dict(zip(SETTING, setting, strict=True)) | {"experiment": name, "images": len(own)}
             row |= {column: own[column].iloc[0] for column in CHANGED}
             row |= {measure: own[measure].mean() for measure in MEASURES}
+            row["samples_of_radius"] = own["samples_of_radius"].iloc[0]
             other = group[group["experiment"] == reference].set_index("number")
             for measure in ("certified_percent", "radius", "p_true_percent"):
                 paired = (own.set_index("number")[measure] - other[measure]).dropna()
@@ -99,10 +113,17 @@ def markdown(table: pd.DataFrame, reference: str) -> str:
 
 def caption(table: pd.DataFrame, reference: str) -> str:
     """Say what is compared."""
-    return f"{table['images'].max()} images. In brackets paired differences to {reference}, with 95% intervals."
+    samples = " or ".join(f"{n:,}" for n in sorted(table["samples_of_radius"].unique()))
+    return (
+        f"{table['images'].max()} images. In brackets paired differences to {reference}, with 95% intervals. Radii "
+        f"are by the paper's bound from the first {samples} estimation samples of every image, 0 where wrong or "
+        "abstained from."
+    )
 
 
 def _cell(row: "pd.Series[float]", measure: str, digits: int) -> str:
+    if pd.isna(row[measure]):
+        return ""
     difference, low, high = (f"{row[column]:+.{digits}f}" for column in _compared(measure))
     return f"{row[measure]:.{digits}f} ({difference} [{low}, {high}])"
 
@@ -115,7 +136,8 @@ def draw(table: pd.DataFrame) -> Figure:
     sigmas = sorted(table["sigma"].unique())
     numeric = table["guidance_scale"].nunique() > 1
     values = table.groupby(SETTING)[list(MEASURES)].agg(lambda measured: measured.round(3).nunique()).max()
-    shown = {measure: name for measure, name in MEASURES.items() if values[measure] > 1}
+    most = min(2, values.max())  # where no measure differs at all, every one that is known
+    shown = {measure: name for measure, name in MEASURES.items() if values[measure] >= most}
     size = (TEXT_WIDTH, 1.0 + 1.4 * len(shown))
     figure, axes = plt.subplots(len(shown), len(sigmas), figsize=size, sharex="col", sharey="row", squeeze=False)
     for (measure, name), row in zip(shown.items(), axes, strict=True):

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import bdtrc
 
-from adds.certificates.certificate import certify, least_certifying_n
+from adds.certificates.certificate import least_certifying_n
 from adds.registry import Variant
-from adds.results.certified import by_bound
+from adds.results.certified import by_bound, radii_of_first_samples
 from adds.sampling.job import KEY, SETTING
 
 PAPERS_BOUND = "cohen"
@@ -129,11 +129,7 @@ def _unasked(questions: Sequence[Mapping[str, object]] | None) -> dict[str, str]
 
 
 def _radii_of_first_samples(rows: pd.DataFrame, missing: dict[str, str]) -> None:
-    """Put in the place of radii, where sampling stopped by looking, those that every image's first samples give.
-
-    How many they are was fixed beforehand, so that the paper's bound holds for them as it does for n samples. Radii at
-    the end of sampling tell rather when it stopped.
-    """
+    """Put in the place of radii, where sampling stopped by looking, those that every image's first samples give."""
     if "counts_first" not in rows or rows["counts_first"].isna().any():
         missing |= dict.fromkeys(("radius", "near_only"), f"the counts of the first samples: {COUNT_AGAIN}")
         return
@@ -142,20 +138,7 @@ def _radii_of_first_samples(rows: pd.DataFrame, missing: dict[str, str]) -> None
         why = f"more samples in any case: sampling.stop.at_least of {least_certifying_n(alpha)} or more"
         missing |= dict.fromkeys(("radius", "near_only"), why)
         return
-    found = [
-        certify(
-            selection=row.counts_selection,
-            estimation=row.counts_first,
-            sigma=row.sigma,
-            alpha=alpha,
-            bound=PAPERS_BOUND,
-        )
-        for row in rows.itertuples()
-    ]
-    rows["radius"] = [
-        certificate.radius / row.sigma if certificate.prediction == row.label else 0.0
-        for certificate, row in zip(found, rows.itertuples(), strict=True)
-    ]
+    rows["radius"] = radii_of_first_samples(rows, alpha=alpha, bound=PAPERS_BOUND) / rows["sigma"]
 
 
 def _of_first_samples(
