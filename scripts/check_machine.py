@@ -35,7 +35,8 @@ def check_networks(experiment: Experiment, machine: dict[str, Any], device: torc
     networks = Networks({name: experiment.config[name] for name in folders}, folders, device)
     samples = max(machine["chunk_size"], machine["at_once"])
     each = max(state_bytes(one.method, one.votes, experiment.options(one.method)) for one in experiment.settings())
-    check = Check(networks, machine["batch_size"], Job(samples, math.prod(networks.shape), each))
+    job = Job(samples, math.prod(networks.shape), each)
+    check = Check(networks, machine["batch_size"], job, machine["jobs_per_gpu"])
     check.run(Path(experiment.folder("compiled")), asked=machine["compile"])
     return check
 

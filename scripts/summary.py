@@ -8,14 +8,15 @@ from adds.monitor.summary import summary
 
 if __name__ == "__main__":
     configure_logging(snakemake.log[0], "summary")
-    output, folders = Path(snakemake.output[0]), snakemake.params.folders
+    output, told = Path(snakemake.output[0]), snakemake.params.told
     claims = snakemake.input.get("claims")
     text = summary(
         output.parent,
-        Path(folders["logs"]),
-        Path(folders["benchmarks"]),
-        folders["pages"],
+        Path(told["logs"]),
+        Path(told["benchmarks"]),
+        told["places"],
         provenance=Path(snakemake.input.provenance),
         claims=Path(claims) if claims else None,
+        partial_of=told["partial_of"],
     )
     output.write_text(text)

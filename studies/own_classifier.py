@@ -9,7 +9,8 @@ class over the listed test images, by the clean classifier, by Carlini et al.'s 
 difference to Carlini et al. with that classifier, in the last column with theirs: paired over images, with a 95%
 interval.
 
-Images that methods made are kept, so that a study which was stopped goes on.
+Images that methods made are kept, so that a study which was stopped goes on. What was found of every image is left in
+``--output``.
 """
 
 import argparse
@@ -41,6 +42,11 @@ from studies.held_out import load_classifier
 
 METHODS = (Variant("carlini", 1), Variant("densepure", 5), Variant("adds", 5), Variant("adds_oneshot", 1))
 """The first is what the others are compared to."""
+CLASSIFIERS = {
+    "clean": "clean classifier",
+    "carlini": "trained on Carlini et al.'s images",
+    "own": "trained on the method's own",
+}
 GUIDANCE_SCALE = 0.8
 TRAINING = TrainingSettings(steps=1_000, batch_size=128, learning_rate=2e-4)
 IMAGES, SAMPLES, AT_ONCE = 12_000, 16, 256
@@ -112,14 +118,15 @@ def true_class(network: nn.Module, shown: NDArray[np.float16], labels: NDArray[n
     return right / len(shown)
 
 
-def lines(
+def probabilities(
     pipeline: Pipeline, clean: nn.Module, sigma: float, train: Examples, test: Examples, folder: Path
-) -> Iterator[str]:
-    """Yield the table's lines."""
-    yield f"| sigma {sigma:g} | clean classifier | trained on Carlini et al.'s images | trained on the method's own |"
-    yield "|---|---|---|---|"
+) -> pd.DataFrame:
+    """Return how often each image's class comes out of each method with each of three classifiers.
+
+    Columns: sigma, method, votes, classifier (CLASSIFIERS), number, p_true.
+    """
     some = train[np.random.default_rng(SEED).choice(len(train), min(IMAGES, len(train)), replace=False)]
-    references: list[NDArray[np.float64]] = []
+    parts: list[pd.DataFrame] = []
     first: nn.Module | None = None
     for variant in METHODS:
         purifier, name = Purifier(pipeline, variant.method, sigma), f"{variant.method}-sigma{sigma}"
@@ -127,17 +134,29 @@ def lines(
         shown = kept(folder / f"{name}-test", purifier, test, votes=variant.votes, samples=SAMPLES)
         own = trained_on(learned, some, clean)
         first = first or own
-        found = [true_class(network, shown, test.labels) for network in (clean, first, own)]
-        references = references or found
-        cells = [_cell(one, reference) for one, reference in zip(found, references, strict=True)]
+        for classifier, network in zip(CLASSIFIERS, (clean, first, own), strict=True):
+            known = {"sigma": sigma, **variant._asdict(), "classifier": classifier}
+            p_true = true_class(network, shown, test.labels)
+            parts.append(pd.DataFrame({**known, "number": test.numbers, "p_true": p_true}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def lines(found: pd.DataFrame) -> Iterator[str]:
+    """Yield the table's lines."""
+    yield f"| sigma {found['sigma'].iloc[0]:g} | {' | '.join(CLASSIFIERS.values())} |"
+    yield "|---|---|---|---|"
+    wide = found.pivot(index="number", columns=["method", "votes", "classifier"], values="p_true")
+    for variant in METHODS:
+        cells = [_cell(wide, variant, classifier) for classifier in CLASSIFIERS]
         yield f"| {title(*variant)} | {' | '.join(cells)} |"
 
 
-def _cell(found: NDArray[np.float64], reference: NDArray[np.float64]) -> str:
-    mean = f"{100 * found.mean():.1f}"
-    if found is reference:
+def _cell(wide: pd.DataFrame, variant: Variant, classifier: str) -> str:
+    own, reference = (wide[*one, classifier].to_numpy() for one in (variant, METHODS[0]))
+    mean = f"{100 * own.mean():.1f}"
+    if variant == METHODS[0]:
         return mean
-    return mean + " ({:+.1f} [{:+.1f}, {:+.1f}])".format(*(100 * x for x in mean_interval(found - reference)))
+    return mean + " ({:+.1f} [{:+.1f}, {:+.1f}])".format(*(100 * x for x in mean_interval(own - reference)))
 
 
 def listed(dataset: str, source: Path | None, path: Path, form: Form) -> Examples:
@@ -155,6 +174,7 @@ def main() -> None:
     parser.add_argument("--list", type=Path, default=Path("config/fashion_250.csv"), help="the test images")
     parser.add_argument("--sigma", type=float, default=1.5)
     parser.add_argument("--keep", type=Path, default=Path("resources/own_classifier"), help="where images are kept")
+    parser.add_argument("--output", type=Path, default=Path("docs/fashion/own_classifier.csv"), help="of every image")
     arguments = parser.parse_args()
     recipe = made_by(arguments.weights / "diffusion.safetensors")
     train, _ = training_of(recipe["dataset"], arguments.source)
@@ -164,8 +184,9 @@ def main() -> None:
     )
     torch.set_num_threads(1)
     clean = load_classifier(arguments.weights / "classifier.safetensors")
-    for line in lines(load(arguments.weights), clean, arguments.sigma, train, test, arguments.keep):
-        print(line, flush=True)
+    found = probabilities(load(arguments.weights), clean, arguments.sigma, train, test, arguments.keep)
+    found.to_csv(arguments.output, index=False)
+    print("\n".join(lines(found)))
 
 
 if __name__ == "__main__":

@@ -415,7 +415,9 @@ def _idle_guard() -> Iterator[None]:
 
 
 class _Event:
-    """A moment on the GPU's clock, which is the CPU's: nothing is still under way when it is asked for."""
+    """A moment on the GPU's clock, which is the CPU's; over only when it was waited for, or one that came later."""
+
+    _waited_for = 0.0
 
     def __init__(self, *, enable_timing: bool = False) -> None:
         self._timed, self._seconds = enable_timing, 0.0
@@ -425,6 +427,10 @@ class _Event:
 
     def synchronize(self) -> None:
         _counts.wait("torch.cuda.Event.synchronize")
+        _Event._waited_for = self._seconds
+
+    def query(self) -> bool:
+        return self._seconds <= _Event._waited_for
 
     def elapsed_time(self, end: "_Event") -> float:
         if not (self._timed and end._timed):
@@ -451,6 +457,8 @@ def pretend_cuda() -> Iterator[Counts]:
         "get_device_name": lambda _device=None: NAME,
         "get_device_capability": lambda _device=None: (8, 0),
         "mem_get_info": lambda _device=None: (MEMORY, MEMORY),
+        "memory_reserved": lambda _device=None: 0,
+        "memory_allocated": lambda _device=None: 0,
         "max_memory_allocated": lambda _device=None: 0,
         "reset_peak_memory_stats": lambda _device=None: None,
         "is_bf16_supported": lambda **_: True,

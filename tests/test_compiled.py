@@ -17,7 +17,7 @@ from adds.data.images import Picture
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import evenly_spaced
 from adds.models import compiled as compilation
-from adds.models.compiled import CompiledNetwork, check_values, compiled_or_plain, package_for
+from adds.models.compiled import CompiledNetwork, check_values, compiled_or_plain, load_compiled, package_for
 from adds.models.fast_unet import FusedAttention, UpsampledConvolution
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.unet import compilable, untrained_unet
@@ -102,6 +102,9 @@ def test_every_network_and_processor_has_a_package_of_its_own(folder, fact, monk
     assert asked[0] not in there
     assert compiled_or_plain(network, folder, what) is network
     assert len(asked) == 1, "what failed isn't tried again by every job"
+    with pytest.raises(RuntimeError):
+        load_compiled(network, folder, what, again=True)
+    assert len(asked) == 2, "but where that is asked for"
 
 
 def test_a_broken_package_is_not_used(folder, package, caplog):

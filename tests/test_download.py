@@ -214,7 +214,21 @@ def test_no_access_is_told_before_anything_is_written(server, tmp_path, path, si
     check_downloads([wanted(server, tmp_path, path, "/whole")])  # a mirror helps
 
 
-def test_a_server_that_is_down_for_now_is_no_verdict(server, tmp_path):
+NOWHERE = "http://127.0.0.1:9/file.tar"
+
+
+def test_a_server_that_is_down_for_now_is_no_verdict(server, tmp_path, caplog):
     check_downloads([wanted(server, tmp_path, "/flaky")])
-    nowhere = Download("dataset.download", tmp_path / "file.tar", ["http://127.0.0.1:9/file.tar"], 10, "")
+    nowhere = Download("dataset.download", tmp_path / "file.tar", [NOWHERE], 10, "")
+    assert not caplog.text
     check_downloads([nowhere])
+    assert f"{NOWHERE} can't be reached now" in caplog.text
+    assert "run `snakemake fetch` on one that has" in caplog.text
+
+
+def test_without_a_network_the_download_says_what_to_do(server, tmp_path):
+    with pytest.raises(RuntimeError, match=r"could not be downloaded.*run `snakemake fetch` on one that has"):
+        fetch([NOWHERE], tmp_path / "file.tar", Expected(10, "md5", None), attempts=2, pause=0)
+    with pytest.raises(RuntimeError) as caught:
+        download(server, "/drops", target=tmp_path / "other.tar", attempts=1)
+    assert "snakemake fetch" not in str(caught.value), "a server that answered"

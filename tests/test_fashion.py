@@ -16,7 +16,10 @@ import torch
 import yaml
 from scripts import claims, comparisons, tables
 from studies.held_out import lines, load_classifier
+from studies.own_classifier import listed
 from studies.publish_weights import networks, publish, trained
+from studies.tuned_classifier import VOTED, Run, won_and_lost
+from studies.tuned_classifier import lines as compared
 
 from adds.data.fashion import FOR_CHOICES, read, read_idx, training
 from adds.data.images import Form, class_names, source_of
@@ -24,6 +27,7 @@ from adds.experiment import ConfigError, Experiment
 from adds.models.unet import load_unet
 from adds.models.weights import made_by, read_tensors, save_weights
 from adds.results.certified import certificates
+from adds.sampling.closeups import sharpness
 from tests.conftest import TINY_UNET, random_unet
 from tests.test_experiment import configured, understood
 from tests.workflow import PROJECT, SNAKEMAKE, copy_project, run_in
@@ -126,21 +130,28 @@ def test_a_source_is_a_file_or_the_folder_of_several():
 
 
 def test_the_list_is_balanced_from_its_beginning():
-    listed = pd.read_csv(PROJECT / "config/fashion_250.csv")
-    assert len(listed) == 250
-    assert listed["number"].is_unique
+    found = pd.read_csv(PROJECT / "config/fashion_250.csv")
+    assert len(found) == 250
+    assert found["number"].is_unique
     for first in range(0, 250, 10):
-        assert listed["label"][first : first + 10].tolist() == list(range(10))
+        assert found["label"][first : first + 10].tolist() == list(range(10))
     assert class_names(PROJECT / "config/fashion_classes.csv")[9] == "Ankle boot"
+
+
+@needs_data
+def test_the_images_are_as_sharp_as_the_document_says():
+    images = listed("fashion", DATA, PROJECT / "config/fashion_250.csv", Form(28, 1, crop=False)).images
+    sharp = f"{float(sharpness(torch.from_numpy(images)).mean()):.4f}"
+    assert f"(0.1766, 0.1765 and 0.1755 of {sharp})" in (PROJECT / "docs/fashion.md").read_text()
 
 
 @needs_data
 def test_the_list_is_every_40th_of_each_class():
     labels = read_idx(DATA, "t10k-labels-idx1-ubyte")
     chosen = np.stack([np.flatnonzero(labels == label)[::40] for label in range(10)])
-    listed = pd.read_csv(PROJECT / "config/fashion_250.csv")
-    assert listed["number"].tolist() == chosen.T.flatten().tolist()
-    assert listed["label"].tolist() == labels[listed["number"]].tolist()
+    found = pd.read_csv(PROJECT / "config/fashion_250.csv")
+    assert found["number"].tolist() == chosen.T.flatten().tolist()
+    assert found["label"].tolist() == labels[found["number"]].tolist()
 
 
 def test_several_files_are_downloaded_into_one_folder():
@@ -272,6 +283,25 @@ def test_verdicts_of_the_document_are_made_of_its_counts(tmp_path):
     rows = [line for line in verdicts.splitlines() if line.startswith("|")]
     assert len(rows) == 24
     assert "\n".join(rows) in (folder / "claims.md").read_text()
+
+
+def test_comparisons_of_two_classifiers_are_made_of_its_counts():
+    runs = [Run(pd.read_parquet(PROJECT / f"docs/fashion/{name}.parquet")) for name in ("counts", "counts_tuned")]
+    text = (PROJECT / "docs/fashion/tables.md").read_text()
+    made = "\n".join(compared(*runs)).strip().split("\n\n")
+    assert len(made) == 8
+    assert all(table in text for table in made)
+
+
+def test_methods_are_compared_on_the_same_images():
+    """By whatever order and numbers: 9 images, of which one method has 5 right that the other hasn't, and lacks 1."""
+    own, other = np.array([1, 1, 1, 1, 1, 0, 1, 0, 0.0]), np.array([0, 0, 0, 0, 0, 1, 1, 0, 0.0])
+    assert won_and_lost(own, other) == "5 : 1 (p = 0.219)"  # 2 (1 + 6) / 2^6
+    assert won_and_lost(other, own) == "1 : 5 (p = 0.219)"
+    assert won_and_lost(own, own) == "0 : 0 (p = 1.000)"
+    counts = pd.read_parquet(PROJECT / "docs/fashion/counts.parquet")
+    shuffled, first = Run(counts.sample(frac=1, random_state=0)), Run(counts)
+    assert np.array_equal(shuffled.of("p_true", VOTED, 1.5), first.of("p_true", VOTED, 1.5))
 
 
 class Inputs(dict):

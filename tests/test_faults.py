@@ -303,6 +303,16 @@ def test_batches_shrink_until_they_fit(schedule, image, caplog):
         counts(SmallMemory(random_unet(), most=0), 4)
 
 
+NO_ENGINE = "GET was unable to find an engine to execute this computation"
+
+
+def hold(monkeypatch, *, free: float) -> None:
+    """Let so many of a GPU's 16 gigabytes be free: half of them told by the driver, half held by torch unused."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free / 2, 16.0))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 5.0 + free / 2)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 5.0)
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -312,10 +322,13 @@ def test_batches_shrink_until_they_fit(schedule, image, caplog):
         RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
         RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("HIP error: out of memory"),
+        RuntimeError(NO_ENGINE),
     ],
     ids=str,
 )
-def test_no_rows_are_lost_when_batches_shrink(error):
+def test_no_rows_are_lost_when_batches_shrink(error, monkeypatch):
+    hold(monkeypatch, free=1.0)
     rows = torch.arange(100.0)
     batches = Batches(64)
 
@@ -333,11 +346,18 @@ def test_no_rows_are_lost_when_batches_shrink(error):
     [
         "CUDA error: an illegal memory access was encountered",
         "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR",
         "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`",
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate`",
+        "the host is out of memory",
+        NO_ENGINE,
         "mat1 and mat2 shapes",
     ],
 )
-def test_no_other_failure_makes_batches_smaller(message):
+def test_no_other_failure_makes_batches_smaller(message, monkeypatch):
+    """Nor does a convolution that cuDNN can't compute, while memory is free."""
+    hold(monkeypatch, free=8.0)
+
     def fail(_):
         raise RuntimeError(message)
 

@@ -1,11 +1,12 @@
 """Classifiers that are trained on what a method shows them: that images and predictions are those of certification."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from studies import own_classifier
 from studies.held_out import load_classifier
-from studies.own_classifier import SEED, Purifier, kept, lines, true_class
+from studies.own_classifier import SEED, Purifier, kept, lines, probabilities, true_class
 
 from adds.data.digits import load_split
 from adds.data.images import Picture
@@ -63,10 +64,16 @@ def test_every_method_is_compared_by_three_classifiers(pipeline, clean, digits, 
     monkeypatch.setattr(own_classifier, "TRAINING", TrainingSettings(steps=3, batch_size=4, learning_rate=1e-3))
     monkeypatch.setattr(own_classifier, "SAMPLES", 2)
     before = [parameter.clone() for parameter in clean.parameters()]
-    found = list(lines(pipeline, clean, SIGMA, *digits, tmp_path))
+    found = list(lines(probabilities(pipeline, clean, SIGMA, *digits, tmp_path)))
     assert all(torch.equal(one, other) for one, other in zip(before, clean.parameters(), strict=True))
     names = [line.split(" | ")[0].strip("| ") for line in found[2:]]
     assert names == ["Carlini et al.", "DensePure, 5 votes", "ADDS, 5 votes", "ADDS w/o unguided denoising"]
     assert "(" not in found[2], "nothing to compare it to"
     assert all(line.count("(") == 3 for line in found[3:])
     assert len({line.split(" | ")[3] for line in found[2:]}) > 1
+
+
+def test_the_table_of_the_document_is_made_of_what_was_found():
+    found = pd.read_csv(PROJECT / "docs/fashion/own_classifier.csv")
+    assert found["number"].nunique() == 250
+    assert "\n".join(lines(found)) in (PROJECT / "docs/fashion.md").read_text()

@@ -31,6 +31,7 @@ from studies.gpu_counts import guided_diffusions_half
 from torch import Tensor, nn
 
 from adds.data.images import Picture
+from adds.diffusion.batching import Batches
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.noise import Noise
 from adds.diffusion.reverse import Continuations
@@ -313,12 +314,15 @@ def test_a_chunk_of_adds_waits_once_for_what_must_hold_and_once_a_guided_step(sc
 
 
 @PRECISIONS
-def test_every_part_of_the_unet_runs(tmp_path, half):
+@pytest.mark.parametrize("blocks", [{}, {"space_to_channels": 2, "predicts_v": True}], ids=["pixels", "blocks and v"])
+def test_every_part_of_the_unet_runs(tmp_path, half, blocks):
     """Attention, upsampling folded into convolutions, and both up- and downsampling inside of residual blocks."""
-    changes = {"image_size": 32, "num_channels": 32, "attention_resolutions": [16], "resblock_updown": True}
+    side = 32 * blocks.get("space_to_channels", 1)
+    changes = {"image_size": side, "num_channels": 32, "attention_resolutions": [16], "resblock_updown": True, **blocks}
     settings = {"unet": {**TINY_UNET, **changes}, "half_precision": half}
     save_weights(random_unet(settings["unet"]), tmp_path / WEIGHTS)
-    states, timesteps = torch.randn(2, 1, 32, 32, generator=torch.Generator().manual_seed(0)), torch.tensor([10.0, 900])
+    states = torch.randn(2, 1, side, side, generator=torch.Generator().manual_seed(0))
+    timesteps = torch.tensor([10.0, 900])
     with torch.inference_mode():
         on_cpu = load_diffusion(tmp_path / WEIGHTS, settings, CPU)
         expected = on_cpu(states, timesteps)
@@ -456,6 +460,22 @@ def test_a_gpu_that_is_too_small_gets_smaller_batches_and_gives_the_same_ballots
     assert starved.denoiser.network.refused == starved.classifier.classifier.refused == [8, 4]
     assert starved.denoiser.batches.size == starved.classifier.batches.size == 2, "once and for all"
     assert gpu.emptied == 4
+
+
+def test_batches_are_timed_without_waiting_and_leave_nothing_behind(gpu):
+    """Events of batches that are over don't pile up until a job ends."""
+    batches = Batches(4)
+    batches.apply(lambda rows: 2 * rows, ones(16))
+    assert not gpu.waits
+    over = torch.cuda.Event()
+    over.record()
+    over.synchronize()
+    batches.apply(lambda rows: 2 * rows, ones(4))
+    assert len(batches._timed) == 1
+    gpu.clear()
+    assert batches.seconds > 0
+    assert sum(gpu.waits.values()) == 1
+    assert not batches._timed
 
 
 @pytest.mark.usefixtures("gpu")

@@ -31,6 +31,7 @@ from adds.results.tables import (
     beside_paper,
     best_cells,
     paired_cells,
+    partial_mark,
     radius_cells,
     saving_cells,
     write,
@@ -458,3 +459,26 @@ def test_the_caption_of_samples_needed_counts_what_is_shown(table, told):
     assert told in text
     assert "at alpha = 0.001" in text
     assert ("certify 1 of the open ones, from the very same samples" in text) == (not table["decided"].all())
+
+
+@pytest.mark.parametrize(
+    ("images", "stopped", "told"),
+    [
+        ([(0, 1, 2, 3), (0, 1, 2, 3)], "fixed", "PARTIAL: cells rest on 4 of 6 images. "),
+        ([(0, 1), (0, 1, 2, 3)], "fixed", "PARTIAL: cells rest on 2 to 4 of 6 images, not the same everywhere. "),
+        ([(0, 1), (2, 3)], "fixed", "PARTIAL: cells rest on 2 of 6 images, not the same everywhere. "),
+        (
+            [(0, 1), (0, 1)],
+            "answered",
+            "PARTIAL: cells rest on 2 of 6 images, and sequential sampling finishes easy ones first. ",
+        ),
+    ],
+)
+def test_partial_results_say_what_is_so(images, stopped, told):
+    rows = [
+        {"method": "adds", "sigma": 0.5, "votes": votes, "number": number, "stopped": stopped}
+        for votes, numbers in enumerate(images, start=1)
+        for number in numbers
+    ]
+    assert partial_mark(pd.DataFrame(rows), 6) == told
+    assert partial_mark(pd.DataFrame(rows), None) == ""

@@ -182,7 +182,8 @@ class TestSummary:
             "24 images; [95% interval]; ± 95% of the paired difference to ADDS, 5 votes"
         )
         partial = [ACCURACY, {**ACCURACY, "images": "3"}]
-        assert note(partial, []) == "PARTIAL: 3 to 24 images; [95% interval]"
+        assert note(partial, [], 30) == "PARTIAL: 3 to 24 of 30 images; [95% interval]"
+        assert note([ACCURACY], [], 30) == "PARTIAL: 24 of 30 images; [95% interval]"
 
     def test_undecided_claims_are_only_counted_and_other_looks_are_told(self, tmp_path):
         claims = tmp_path / "tables/claims.md"
@@ -194,14 +195,15 @@ class TestSummary:
         provenance = tmp_path / "provenance.json"
         looks = [{"mode": "fixed", "n": 12, "bound": "cohen"}, {"mode": "sequential", "n": 1000, "bound": "pair"}]
         provenance.write_text(json.dumps({"other_looks": [*looks, looks[0]]}))
-        text = summary(tmp_path, tmp_path, tmp_path, ["report.html"], provenance=provenance, claims=claims)
+        places = ["report.html", "tables/"]
+        text = summary(tmp_path, tmp_path, tmp_path, places, provenance=provenance, claims=claims)
         assert text.splitlines() == [
             f"The paper's claims: 1 holds, 0 contradicted, 1 undecided (why: {claims})",
             "  holds         Voting takes time.",
             "",
             "These samples were also certified with n = 12, bound cohen; at most n = 1,000, bound pair: "
             f"see {provenance} and docs/pitfalls.md.",
-            f"Results are in {tmp_path}/: report.html, tables/, figures/, certificates.csv",
+            f"Results are in {tmp_path}/: report.html, tables/",
         ]
 
 

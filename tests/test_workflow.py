@@ -553,7 +553,11 @@ def test_partial_tables_say_what_they_rest_on(rerun):
     tables = rerun / "results/digits/partial/tables"
     names = ("certified_accuracy", "clean_accuracy", "true_class_probability", "bounds", "average_certified_radius")
     for name in names:
-        assert "PARTIAL: cells rest on 2 to 4 of 4 images," in (tables / f"{name}.md").read_text()
+        told = (tables / f"{name}.md").read_text()
+        assert "PARTIAL: cells rest on 2 to 4 of 4 images, not the same everywhere. " in told
+    told = (rerun / "results/digits/partial/summary.txt").read_text()
+    assert "PARTIAL: 2 to 4 of 4 images" in told
+    assert told.rstrip().endswith("/partial/: tables/, certificates.csv")
     rows = (tables / "certified_accuracy.md").read_text().splitlines()
     assert next(row for row in rows if row.startswith("| Carlini")).endswith("| - |")
 

@@ -416,6 +416,11 @@ class Experiment:
         """Whether tables are made of what is there, and nothing is run."""
         return bool(self.config["partial"])
 
+    @property
+    def partial_of(self) -> int | None:
+        """Of how many images partial results are; None where they are whole."""
+        return self.images if self.partial else None
+
     def settings(self) -> list[Setting]:
         """Return all (method, sigma, votes)."""
         return [
@@ -998,6 +1003,10 @@ class Experiment:
     def pages(self) -> list[str]:
         """Return the pages to open first, below the results."""
         return ([] if self.partial else ["report.html"]) + (["explorer.html"] if self.explores else [])
+
+    def places(self) -> list[str]:
+        """Return what the terminal names in the end: pages to open first, folders, and the certificates."""
+        return [*self.pages(), "tables/", *(["figures/"] if self.figures() else []), "certificates.csv"]
 
     def targets(self) -> list[str]:
         """Return everything that a run is to leave, below the results."""

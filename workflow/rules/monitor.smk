@@ -54,10 +54,11 @@ rule summary:
     conda:
         "../../envs/adds.yaml"
     params:
-        folders={
+        told={
             "logs": f"logs/{EXPERIMENT.name}",
             "benchmarks": f"benchmarks/{EXPERIMENT.name}",
-            "pages": EXPERIMENT.pages(),
+            "places": EXPERIMENT.places(),
+            "partial_of": EXPERIMENT.partial_of,
         },
     script:
         "../../scripts/summary.py"

@@ -33,7 +33,7 @@ rule tables:
         tables={
             **EXPERIMENT.samples(),
             "bound": EXPERIMENT.config["bound"],
-            "partial_of": EXPERIMENT.images if EXPERIMENT.partial else None,
+            "partial_of": EXPERIMENT.partial_of,
         },
     script:
         "../../scripts/tables.py"
@@ -74,7 +74,7 @@ rule comparisons:
     params:
         tables={
             **EXPERIMENT.samples(),
-            "partial_of": EXPERIMENT.images if EXPERIMENT.partial else None,
+            "partial_of": EXPERIMENT.partial_of,
         },
     script:
         "../../scripts/comparisons.py"

@@ -15,7 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from adds.data.preflight import USER_AGENT, Download, NoDownloadError, check_space
+from adds.data.preflight import NO_NETWORK, USER_AGENT, Download, NoDownloadError, check_space
 
 logger = logging.getLogger(__name__)
 
@@ -79,12 +79,14 @@ def fetch(
     part = wanted.part
     failures: list[str] = []
     wrong = dict.fromkeys(urls, 0)
+    never_answered = True
     for attempt in range(attempts):
         url = list(wrong)[attempt % len(wrong)]
         if min(wrong.values()) >= MOST_WRONG:
             break
         try:
             size = _continue(url, part, expected.size)
+            never_answered = False
             problem = replace(expected, size=size).problem(part)
             if problem is None:
                 part.replace(target)
@@ -94,6 +96,7 @@ def fetch(
                 wrong[url] += 1
             failures.append(f"{url}: {problem}")
         except urllib.error.HTTPError as error:
+            never_answered = False
             failures.append(f"{url} answers {error.code} {error.reason}")
             if error.code in (401, 403):
                 del wrong[url]
@@ -105,7 +108,8 @@ def fetch(
         logger.warning("attempt %d of %d: %s", attempt + 1, attempts, failures[-1])
         if attempt + 1 < attempts and not wrong[url]:
             time.sleep(min(60.0, pause * 2**attempt))
-    raise RuntimeError(f"{target} could not be downloaded: {'; '.join(failures[-3:])}. {hint}".strip())
+    remedy = f"{NO_NETWORK[0].upper()}{NO_NETWORK[1:]}. " if never_answered and not part.exists() else ""
+    raise RuntimeError(f"{target} could not be downloaded: {'; '.join(failures[-3:])}. {remedy}{hint}".strip())
 
 
 def _continue(url: str, part: Path, size: int | None) -> int | None:

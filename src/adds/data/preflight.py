@@ -3,6 +3,7 @@
 Standard library only, because Snakemake's own process asks before any job starts.
 """
 
+import logging
 import os
 import shutil
 import urllib.error
@@ -13,12 +14,19 @@ from email.message import Message
 from http.client import HTTPException
 from pathlib import Path
 
+logger = logging.getLogger(__name__)
+
 USER_AGENT = "adds-workflow"
 PATIENCE = 20
 """Seconds that an address may take to answer: one that is slow now may be well when its turn comes."""
 FIRST_BYTES = 512
 REFUSALS = (401, 403, 404, 410)
 """Answers that asking again won't change."""
+NO_NETWORK = "where this machine has no network, run `snakemake fetch` on one that has, with the same --configfile"
+
+
+class UnreachableError(OSError):
+    """An address that can't be reached now."""
 
 
 class NoDownloadError(RuntimeError):
@@ -52,7 +60,16 @@ def check_downloads(downloads: Iterable[Download]) -> None:
     """Refuse downloads for which there is no room, all together, or no access; hardly anything is transferred."""
     downloads = list(downloads)
     check_space(downloads)
-    told = [check_access(download) for download in downloads]
+    told: list[int | None] = []
+    unreachable = []
+    for download in downloads:
+        try:
+            told.append(check_access(download))
+        except UnreachableError as error:
+            told.append(None)
+            unreachable.append(str(error))
+    if unreachable:
+        logger.warning("%s; the download will try several times; %s", "; ".join(unreachable), NO_NETWORK)
     check_space(downloads, told)
 
 
@@ -78,8 +95,8 @@ def check_space(downloads: Sequence[Download], told: Sequence[int | None] = ()) 
 def check_access(download: Download) -> int | None:
     """Ask the addresses for the first bytes; refuse where none of them will ever give the file.
 
-    Returns the size that the first to answer tells, or None. An address that can't be reached now is no reason to
-    stop: the download tries it several times.
+    Returns the size that the first to answer tells, or None. An address that can't be reached now says so: it is no
+    reason to stop, for the download tries it several times.
     """
     refusals = []
     for url in download.urls:
@@ -92,8 +109,8 @@ def check_access(download: Download) -> int | None:
                 return None
             refusals.append(f"{url} answers {error.code} {error.reason}")
             continue
-        except (OSError, HTTPException):
-            return None
+        except (OSError, HTTPException) as error:
+            raise UnreachableError(f"{url} can't be reached now ({error})") from error
         if page:
             refusals.append(f"{url} answers with a web page, perhaps to log in")
         elif download.size is not None and size is not None and size != download.size:

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import torch
@@ -16,11 +17,22 @@ _TOO_LITTLE = re.compile(
     r"(CUDA|HIP|CUDA driver) error: out of memory"
     r"|(CUDNN|CUBLAS|HIPBLAS)_STATUS_(ALLOC|INTERNAL_ERROR_DEVICE_ALLOCATION)_FAILED"  # cuDNN's words since version 9
 )
+_NO_ENGINE = "unable to find an engine to execute this computation"
+"""What torch says of a convolution when each of cuDNN's ways to compute it failed, also where that was for memory."""
+_NEARLY_FULL = 0.1
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Tell whether an error is for want of a GPU's memory: libraries below torch have words of their own for it."""
-    return isinstance(error, torch.OutOfMemoryError) or bool(_TOO_LITTLE.search(str(error)))
+    if isinstance(error, torch.OutOfMemoryError) or _TOO_LITTLE.search(str(error)):
+        return True
+    return _NO_ENGINE in str(error) and _is_nearly_full()
+
+
+def _is_nearly_full() -> bool:
+    """Tell whether hardly a tenth of the GPU's memory is free, or held by torch without being used."""
+    free, memory = torch.cuda.mem_get_info()
+    return free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated() < _NEARLY_FULL * memory
 
 
 class Batches:
@@ -36,17 +48,22 @@ class Batches:
             raise ValueError(f"batch_size is {size}: it must be at least 1")
         self.size = size
         self._seconds = 0.0
-        self._timed: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._timed: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
         self._evaluated = self._wanted = 0
 
     @property
     def seconds(self) -> float:
         """How long the function has taken in all; waits for a GPU that is still at it."""
-        while self._timed:
-            started, ended = self._timed.pop()
-            ended.synchronize()
-            self._seconds += started.elapsed_time(ended) / 1000
+        if self._timed:
+            self._timed[-1][1].synchronize()
+        self._add_finished()
         return self._seconds
+
+    def _add_finished(self) -> None:
+        """Add the times of batches that the GPU has finished; waits for none."""
+        while self._timed and self._timed[0][1].query():
+            started, ended = self._timed.popleft()
+            self._seconds += started.elapsed_time(ended) / 1000
 
     @property
     def padding(self) -> float:
@@ -88,6 +105,7 @@ class Batches:
             yield
             self._seconds += time.perf_counter() - before
             return
+        self._add_finished()
         started, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         started.record()
         yield

@@ -116,21 +116,34 @@ def check_values(compiled: "CompiledNetwork", network: nn.Module, what: Compilab
     return difference
 
 
-def package_for(network: nn.Module, folder: Path, what: Compilable) -> Path:
+def _described(what: Compilable) -> dict[str, str]:
+    return {**what.facts, "most": str(what.most), "version": str(VERSION), **target(what.device)}
+
+
+def _place(folder: Path, described: Mapping[str, str]) -> Path:
+    return folder / sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16] / "compiled.pt2"
+
+
+def package_for(network: nn.Module, folder: Path, what: Compilable, *, again: bool = False) -> Path:
     """Return the package for a network and this processor; make it where it isn't there.
 
     The network's weights don't matter, as long as they give values that can be compared. Making it needs a C++
     compiler, and for GPUs Triton and CUDA's headers besides. Nothing but speed depends on it: where it fails the
-    package is left empty, and its description says why.
+    package is left empty, and its description says why. What has failed isn't tried again unless ``again`` asks for it.
     """
-    described = {**what.facts, "most": str(what.most), "version": str(VERSION), **target(what.device)}
-    package = folder / sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16] / "compiled.pt2"
+    described = _described(what)
+    package = _place(folder, described)
     with exclusive(package.with_name("lock"), "the diffusion model is being compiled"):
-        if not package.with_suffix(".json").exists():
+        if not package.with_suffix(".json").exists() or (again and _why_it_failed(package)):
             failed = _try_to_compile(network, package, what)
             text = json.dumps({**described, **({"failed": failed} if failed else {})}, indent=2)
             package.with_suffix(".json").write_text(text + "\n")
     return package
+
+
+def _why_it_failed(package: Path) -> str | None:
+    found: str | None = json.loads(package.with_suffix(".json").read_text()).get("failed")
+    return found
 
 
 def _try_to_compile(network: nn.Module, package: Path, what: Compilable) -> str | None:
@@ -183,18 +196,23 @@ class CompiledNetwork:
         return evaluated
 
 
+def load_compiled(network: nn.Module, folder: Path, what: Compilable, *, again: bool = False) -> CompiledNetwork:
+    """Return the network compiled; an error says why it can't be, or that compiled values aren't its own."""
+    package = package_for(network, folder, what, again=again)
+    if why := _why_it_failed(package):
+        raise RuntimeError(why)
+    compiled = CompiledNetwork(network, package)
+    check_values(compiled, network, what)
+    return compiled
+
+
 def compiled_or_plain(network: nn.Module, folder: Path, what: Compilable) -> CompiledNetwork | nn.Module:
-    """Return the network compiled, or as it is where it can't be or where compiled values aren't its own."""
-    package = package_for(network, folder, what)
-    problem = json.loads(package.with_suffix(".json").read_text()).get("failed")
-    if problem is None:
-        try:
-            compiled = CompiledNetwork(network, package)
-            check_values(compiled, network, what)
-            return compiled
-        except (RuntimeError, ArithmeticError) as error:
-            problem = first_line(error)
-    logger.warning(
-        "the diffusion model runs uncompiled, and slower (delete %s to try again): %s", package.parent, problem
-    )
-    return network
+    """Return the network compiled, or as it is where that can't be."""
+    try:
+        return load_compiled(network, folder, what)
+    except (RuntimeError, ArithmeticError) as error:
+        where = _place(folder, _described(what)).parent
+        logger.warning(
+            "the diffusion model runs uncompiled, and slower (delete %s to try again): %s", where, first_line(error)
+        )
+        return network

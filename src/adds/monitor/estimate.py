@@ -246,6 +246,8 @@ def summary(table: pd.DataFrame, experiment: Experiment) -> str:
     ]
     if warning := padding_warning(experiment.plan(), experiment.machine()):
         lines.append(f"WARNING: {warning}.")
+    if _range(table) and config["device"] != "cpu" and not config["diffusion"]["half_precision"]:
+        lines.append("diffusion.half_precision is off: see that estimate.tflops is what the GPU reaches in single.")
     if (table["votes"] > 1).any():
         lines.append("Several votes take so many evaluations at most: those that can't change the outcome aren't cast.")
     if table.attrs["classifier_unknown"] and not table["measured"].all():

@@ -18,6 +18,7 @@ from scipy.special import expit, logit, ndtri
 from scipy.stats import beta
 
 from adds.experiment import Experiment, Setting
+from adds.registry import METHODS
 from adds.sampling.job import SETTING
 from adds.sampling.stopping import Rule, SampleSize, Stop
 
@@ -38,6 +39,9 @@ CLASSES = 20
 
 MOST_PADDING = 0.1
 """The share of padding above which a run's settings are warned of."""
+
+NETWORKS = {"diffusion": "diffusion model", "classifier": "classifier"}
+"""The kinds of networks as configured, by what they are called: readers of noised images are classifiers too."""
 
 LOOKS_GROW = 1.04
 """Beyond the first looks the simulation skips some: it may stop so much later than the run would."""
@@ -182,8 +186,8 @@ def _requests(samples: int, at_a_time: int) -> list[int]:
     return [at_a_time] * whole + ([rest] if rest else [])
 
 
-def expected_padding(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> float:
-    """Return which share of the networks' work will be padding, where each sample is one evaluation, in a full job.
+def expected_padding(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, float]:
+    """Return which share of each used network's work will be padding, with one evaluation a sample, in a full job.
 
     Images go side by side, as many as it takes for their requests to make what is drawn at once
     (`adds.sampling.counting.side_by_side`), and the last ones with as many as are left. Sequential sampling is taken to
@@ -192,7 +196,7 @@ def expected_padding(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> flo
     Left out are votes that only undecided samples cast, and guided trajectories that leave their batch: how many there
     are depends on the images, and methods that have them have more padding than this.
     """
-    chunk, batch = machine["chunk_size"], machine["batch_size"]["diffusion"]
+    chunk = machine["chunk_size"]
     stop = Stop((), plan["at_least"]) if plan["mode"] == "sequential" else None
     size = SampleSize(plan["n0"], plan["n"], stop=stop)
     select = _requests(size.n0, size.selection_look(chunk))
@@ -201,16 +205,19 @@ def expected_padding(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> flo
     together = min(images, -(-machine["at_once"] // requests[0]))
     groups = [together] * (images // together) + ([images % together] if images % together else [])
     rows = [group * request for group in groups for request in requests]
-    return float(1 - sum(rows) / sum(-(-row // batch) * batch for row in rows))
+    networks = {network for entry in plan["settings"] for network in METHODS[entry["method"]].networks}
+    used = {network if network in NETWORKS else "classifier" for network in networks}
+    batches = {name: machine["batch_size"][name] for name in NETWORKS if name in used}
+    return {name: 1 - sum(rows) / sum(-(-row // batch) * batch for row in rows) for name, batch in batches.items()}
 
 
 def padding_warning(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
     """Say that much of the work will be padding, and what to do; nothing where it isn't."""
-    share = expected_padding(plan, machine)
+    network, share = max(expected_padding(plan, machine).items(), key=lambda found: found[1])
     if share <= MOST_PADDING:
         return ""
     return (
-        f"about {100 * share:.0f}% of the networks' work will be padding: lower diffusion.batch_size "
-        f"({machine['batch_size']['diffusion']}), or raise images_per_job ({max(plan['shards'].values())}) or "
+        f"about {100 * share:.0f}% of the {NETWORKS[network]}'s work will be padding: lower {network}.batch_size "
+        f"({machine['batch_size'][network]}), or raise images_per_job ({max(plan['shards'].values())}) or "
         f"sampling.chunk_size ({machine['chunk_size']})"
     )

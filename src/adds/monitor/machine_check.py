@@ -26,10 +26,11 @@ from torch import Tensor, nn
 
 from adds.diffusion.batching import Batches, is_out_of_memory
 from adds.diffusion.noise import box_muller, philox_in_numpy, philox_in_torch
+from adds.experiment import FULL_BATCHES
 from adds.machine.devices import Device
 from adds.machine.gpus import visible_gpus
 from adds.methods.majority import always_cast
-from adds.models.compiled import MOST_DIFFERENCE, CompiledNetwork, compiled_or_plain, first_line
+from adds.models.compiled import MOST_DIFFERENCE, first_line, load_compiled
 from adds.models.pipeline import classifier_kind
 from adds.models.unet import build_unet, compilable, halved, load_unet, randomize, ready
 from adds.models.weights import WEIGHTS
@@ -42,7 +43,7 @@ Verdict = Literal["good", "note", "PROBLEM"]
 Evaluate = Callable[[Tensor], Tensor]
 
 MOST_ULPS = 8
-"""How far normal deviates of two processors may be apart, in units of float32's rounding."""
+"""How far normal deviates of two processors may be apart, in units of float32's rounding (at 1 for smaller ones)."""
 
 LEAST_EQUAL = 0.9
 """Which share of a classifier's predictions should be the same in half precision and in single."""
@@ -262,14 +263,14 @@ def at_timestep(network: Callable[[Tensor, Tensor], Tensor], timestep: float) ->
     return lambda states: network(states, torch.full((len(states),), timestep, device=states.device))
 
 
-def compare_precision(networks: Networks, n: int = 16) -> list[Finding]:
+def compare_precision(networks: Networks, states: int = 16, images: int = 64) -> list[Finding]:
     """Evaluate the networks that compute in half precision in single too, a few states at a time."""
     found = []
     if networks.halved("diffusion"):
-        found.append(_compare_unets(networks, n))
+        found.append(_compare_unets(networks, states))
     classifier = networks.classifier(half=True) if networks.halved("classifier") else None
     if classifier is not None and getattr(classifier, "half_precision", False):
-        found.append(_compare_classifiers(networks, classifier, n))
+        found.append(_compare_classifiers(networks, classifier, images))
     return found or [Finding("precision", "single, in both networks")]
 
 
@@ -321,11 +322,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Trials:
-    """The batches of a network that were tried, and what kept larger ones from being tried."""
+    """The batches of a network that were tried, why larger ones weren't, and whether they failed in another way."""
 
     configured: int
     tried: list[Trial] = field(default_factory=list)
-    ended: str = ""
+    ended: str = ", larger ones weren't tried"
+    failed: bool = False
 
     @property
     def fastest(self) -> Trial:
@@ -347,7 +349,7 @@ class Trials:
         ]
         if used.size < self.configured:
             return Finding(name, f"{'; '.join(parts)}: jobs will halve {name}.batch_size = {self.configured}", "note")
-        return Finding(name, "; ".join(parts))
+        return Finding(name, "; ".join(parts), "note" if self.failed else "good")
 
 
 def _rounded(rate: float) -> str:
@@ -362,7 +364,7 @@ def try_batches(evaluate: Evaluate, rows: Callable[[int], Tensor], configured: i
     )
     tried = [_halved_until_it_fits(evaluate, rows, first)]
     if tried[0].size < first:
-        return Trials(configured, tried)
+        return Trials(configured, tried, f", {2 * tried[0].size} don't")
     for size in others:
         # It will take twice as long as the one before.
         if size > configured and 2 * (time.monotonic() - started) > seconds:
@@ -373,7 +375,8 @@ def try_batches(evaluate: Evaluate, rows: Callable[[int], Tensor], configured: i
             too_large = is_out_of_memory(error)
             if size <= configured and not too_large:
                 raise
-            return Trials(configured, tried, f", {size} don't" if too_large else f"; of {size}: {error}")
+            ended = f", {size} don't" if too_large else f"; of {size}: {first_line(error)}"
+            return Trials(configured, tried, ended, failed=not too_large)
     return Trials(configured, tried)
 
 
@@ -433,8 +436,8 @@ class Job:
         return scale * self.samples * self.coordinates * self.state_bytes
 
 
-def memory_of_jobs(trials: Mapping[str, Trials], weights: int, job: Job, memory: int) -> Finding:
-    """Say whether whole jobs fit into a GPU, and whether they would with a batch that is faster.
+def memory_of_jobs(trials: Mapping[str, Trials], weights: int, job: Job, memory: float) -> Finding:
+    """Say whether a whole job fits into its share of a GPU, and whether it would with a batch that is faster.
 
     ``weights`` are the classifier's. Of the networks, the diffusion model in its batches needs most.
     """
@@ -445,11 +448,11 @@ def memory_of_jobs(trials: Mapping[str, Trials], weights: int, job: Job, memory:
         return (trial.peak or 0) + weights + job.bytes(trial.size / used.size)
 
     samples = f"{job.bytes() / GIB:.1f} for samples"
-    told = f"jobs need about {need(used) / GIB:.1f} of {memory / GIB:.1f} GiB, of which {samples}"
+    told = f"a job needs about {need(used) / GIB:.1f} of {memory / GIB:.1f} GiB, of which {samples}"
     if need(used) > limit:
         return Finding("memory", f"{told}: lower sampling.chunk_size and diffusion.batch_size", "note")
     if fastest.rate > WORTHWHILE * used.rate and need(fastest) <= limit:
-        advice = f"diffusion.batch_size = {fastest.size} with sampling.chunk_size = {4 * fastest.size}"
+        advice = f"diffusion.batch_size = {fastest.size} with sampling.chunk_size = {FULL_BATCHES * fastest.size}"
         return Finding("memory", f"{told}; {advice} would fit and be faster", "note")
     return Finding("memory", told)
 
@@ -488,10 +491,14 @@ def try_compiling(networks: Networks, folder: Path, trials: Trials, *, asked: bo
         return Finding("compiling", f"diffusion.compile doesn't ask for it, so it wasn't tried; {lacks}"), None
     settings, used = networks.settings["diffusion"], trials.used
     network = networks.unet(half=networks.halved("diffusion"))
-    compiled = compiled_or_plain(network, folder, compilable(settings, networks.device, trials.configured))
-    if not isinstance(compiled, CompiledNetwork):
-        return Finding("compiling", f"fails, so jobs run uncompiled; {lacks}; more in the log", "note"), None
-    rate = _timed(at_timestep(compiled, 500.0), networks.states(used.size)).rate
+    try:
+        compiled = load_compiled(network, folder, compilable(settings, networks.device, trials.configured), again=True)
+        rate = _timed(at_timestep(compiled, 500.0), networks.states(used.size)).rate
+        failed = compiled.failure
+    except (RuntimeError, ArithmeticError) as error:
+        failed = first_line(error)
+    if failed:
+        return Finding("compiling", f"fails, so jobs run uncompiled: {failed}; {lacks}; more in the log", "note"), None
     told = f"works: {rate / used.rate:.2f} times as fast, {_rounded(rate)} evaluations per second"
     return Finding("compiling", told), rate
 
@@ -506,6 +513,7 @@ class Check:
     networks: Networks
     batch_size: Mapping[str, int]
     job: Job
+    jobs_per_gpu: int = 1
     findings: list[Finding] = field(default_factory=list)
     trials: dict[str, Trials] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
@@ -536,7 +544,8 @@ class Check:
         if self.networks.device.type == "cuda" and "diffusion" in self.trials:
             held = [*classifier.parameters(), *classifier.buffers()] if isinstance(classifier, nn.Module) else []
             weights = sum(tensor.nbytes for tensor in held)
-            found.append(memory_of_jobs(self.trials, weights, self.job, torch.cuda.mem_get_info()[1]))
+            memory = torch.cuda.mem_get_info()[1] / self.jobs_per_gpu
+            found.append(memory_of_jobs(self.trials, weights, self.job, memory))
         return found
 
     def _tried(self, name: str, evaluate: Evaluate, rows: Callable[[int], Tensor]) -> Finding:

@@ -85,6 +85,6 @@ def checked_speed(experiment: Experiment, file: Path) -> Speed | None:
     seconds = {name: (1 / rate, 1 / rate) for name, rate in found["evaluations_per_second"].items()}
     return Speed(
         seconds["diffusion"],
-        seconds.get("classifier"),
+        seconds.get("classifier", assumed_speed(experiment).classifier),
         f"the speed that `snakemake check` measured ({found['device']})",
     )

@@ -89,10 +89,11 @@ def aligned(rows: list[Row], name: str, cell: Callable[[Row], str]) -> list[str]
     return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
-def note(rows: list[Row], paired: list[Row]) -> str:
-    """Say how to read the tables: on how many images they rest, and what their intervals are."""
+def note(rows: list[Row], paired: list[Row], partial_of: int | None = None) -> str:
+    """Say how to read the tables: on how many images they rest, of ``partial_of``, and what their intervals are."""
     images = sorted({int(row["images"]) for row in rows})
-    of = f"{images[0]} images" if len(images) == 1 else f"PARTIAL: {images[0]} to {images[-1]} images"
+    of = " to ".join(map(str, dict.fromkeys((images[0], images[-1]))))
+    of = f"{of} images" if partial_of is None else f"PARTIAL: {of} of {partial_of} images"
     references = {title(row["method"], int(row["votes"])) for row in paired if _is_reference(row)}
     to = f"; ± 95% of the paired difference to {references.pop()}" if len(references) == 1 else ""
     return f"{of}; [95% interval]{to}"
@@ -109,19 +110,26 @@ def other_looks(provenance: Path) -> list[str]:
 
 
 def summary(
-    results: Path, logs: Path, benchmarks: Path, pages: list[str], *, provenance: Path, claims: Path | None = None
+    results: Path,
+    logs: Path,
+    benchmarks: Path,
+    places: list[str],
+    *,
+    provenance: Path,
+    claims: Path | None = None,
+    partial_of: int | None = None,
 ) -> str:
     """Return the text; ``claims`` is the table of verdicts (.md, the .csv beside it), where there is one.
 
-    ``pages`` are those to open first.
+    ``places`` are pages to open first, and what else there is.
     """
     lines = verdicts(claims) if claims else []
     tables = {name: rows_of(results / "tables" / f"{name}.csv") for name in SHOWN}
     for name, rows in tables.items():
         lines += [*aligned(rows, *SHOWN[name]), ""] if rows else []
     if tables["certified_accuracy"]:
-        lines.append(note(tables["certified_accuracy"], tables["true_class_probability"]))
+        lines.append(note(tables["certified_accuracy"], tables["true_class_probability"], partial_of))
     lines += other_looks(provenance)
     lines += time_in_networks(logs, benchmarks)
-    lines.append(f"Results are in {results}/: {', '.join([*pages, 'tables/', 'figures/', 'certificates.csv'])}")
+    lines.append(f"Results are in {results}/: {', '.join(places)}")
     return "\n".join(lines) + "\n"

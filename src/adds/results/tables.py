@@ -106,14 +106,14 @@ def _write_files(table: pd.DataFrame, markdown: str, tabular: str, body: str, no
 
 
 def partial_mark(rows: pd.DataFrame, partial_of: int | None) -> str:
-    """Say of tables of partial results how many images they rest on; ``rows`` has one per image and setting."""
+    """Say of tables of partial results which images they rest on; ``rows`` has one per image and setting."""
     if partial_of is None:
         return ""
-    sizes = rows.groupby(SETTING).size()
-    return (
-        f"PARTIAL: cells rest on {sizes.min()} to {sizes.max()} of {partial_of} images, not the same everywhere, "
-        "and sequential sampling finishes easy ones first. "
-    )
+    sizes, images = rows.groupby(SETTING).size(), rows.groupby(SETTING)["number"].agg(frozenset)
+    least_to_most = " to ".join(map(str, dict.fromkeys((sizes.min(), sizes.max()))))
+    differing = ", not the same everywhere" if images.nunique() > 1 else ""
+    easy = ", and sequential sampling finishes easy ones first" if (rows["stopped"] != "fixed").any() else ""
+    return f"PARTIAL: cells rest on {least_to_most} of {partial_of} images{differing}{easy}. "
 
 
 def accuracy_cells(table: pd.DataFrame) -> Cells:
