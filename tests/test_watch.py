@@ -281,6 +281,7 @@ def test_a_job_that_ctrl_c_ended_first_is_no_error():
     assert handler._watch.interrupted
 
 
+@pytest.mark.workflow
 class TestInterrupts:
     def test_on_a_terminal_it_is_one_line(self, rerun):
         longer = merged(LONG, {"sampling": {"n": 20_000}})  # so that no job ends before it is interrupted
