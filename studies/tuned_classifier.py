@@ -5,7 +5,8 @@
 prints Markdown tables from the merged counts of two runs that differ in the classifier. Differences are of the mean
 probability of the true class, from every image's first samples, in points, paired over images with 95% intervals: how
 much every method gains by the second classifier, how its lead over Carlini et al. changes by that, what unguided
-denoising with votes is worth, and how a classifier trained on noise compares. The others count the images on which a
+denoising with votes is worth, and how a classifier trained on noise compares. Two tables are of the average radius that
+the same samples certify by the paper's bound: the lead over Carlini et al. The others count the images on which a
 method is right and Carlini et al. aren't, against those of which the reverse is true, with the two-sided p-value of
 McNemar's exact test, for both accuracies and either classifier.
 """
@@ -22,7 +23,7 @@ from scipy.stats import binomtest
 
 from adds.registry import Variant, in_order, title
 from adds.results.accuracy import is_certified, mean_interval, true_class_shares
-from adds.results.certified import certificates
+from adds.results.certified import certificates, radii_of_first_samples
 from adds.sampling.job import KEY
 
 REFERENCE, YARDSTICK = Variant("carlini", 1), Variant("rs_trained", 1)
@@ -33,10 +34,11 @@ Values = NDArray[np.float64]
 
 
 def measured(counts: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per setting and image: KEY, p_true, certified (rightly, by the paper's bound), clean."""
+    """Return a row per setting and image: KEY, p_true, certified (rightly, by the paper's bound), clean, radius."""
     table = certificates(counts, alpha=ALPHA, mode="sequential", bounds=[BOUND])
     verdicts = table[KEY].assign(certified=is_certified(table), clean=table["top_correct"])
-    return verdicts.merge(true_class_shares(counts), on=KEY)
+    radii = counts[KEY].assign(radius=radii_of_first_samples(counts, alpha=ALPHA, bound=BOUND))
+    return verdicts.merge(true_class_shares(counts), on=KEY).merge(radii, on=KEY)
 
 
 class Run:
@@ -56,6 +58,11 @@ class Run:
 def in_points(differences: Values) -> str:
     """Write the mean difference of shares with its interval."""
     return "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * x for x in mean_interval(differences)))
+
+
+def in_radius(differences: Values) -> str:
+    """Write the mean difference of radii with its interval."""
+    return "{:+.3f} [{:+.3f}, {:+.3f}]".format(*mean_interval(differences))
 
 
 def won_and_lost(own: Values, other: Values) -> str:
@@ -91,6 +98,9 @@ def lines(clean: Run, tuned: Run) -> Iterator[str]:
     def lead(one: Run, variant: Variant, other: Run, rival: Variant, sigma: float) -> str:
         return in_points(one.of("p_true", variant, sigma) - other.of("p_true", rival, sigma))
 
+    def farther(run: Run, variant: Variant, sigma: float) -> str:
+        return in_radius(run.of("radius", variant, sigma) - run.of("radius", REFERENCE, sigma))
+
     def accuracy(run: Run, measure: str, variant: Variant, sigma: float) -> str:
         return won_and_lost(run.of(measure, variant, sigma), run.of(measure, REFERENCE, sigma))
 
@@ -105,6 +115,8 @@ def lines(clean: Run, tuned: Run) -> Iterator[str]:
     yield from table(f"{title(*VOTED)}: lead over {title(*ONE_STEP)}", sigmas, with_votes)
     yardstick = of_each(shared, partial(lead, clean, YARDSTICK, tuned))
     yield from table(f"{title(*YARDSTICK)}: lead over, with the tuned classifier,", sigmas, yardstick)
+    for name, run in runs.items():
+        yield from table(f"lead in average radius, {name}", sigmas, of_each(others, partial(farther, run)))
     for measure, told in (("certified", "certified at r = 0"), ("clean", "clean accuracy")):
         for name, run in runs.items():
             yield from table(f"{told}, {name}", sigmas, of_each(others, partial(accuracy, run, measure)))

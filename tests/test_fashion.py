@@ -289,7 +289,7 @@ def test_comparisons_of_two_classifiers_are_made_of_its_counts():
     runs = [Run(pd.read_parquet(PROJECT / f"docs/fashion/{name}.parquet")) for name in ("counts", "counts_tuned")]
     text = (PROJECT / "docs/fashion/tables.md").read_text()
     made = "\n".join(compared(*runs)).strip().split("\n\n")
-    assert len(made) == 8
+    assert len(made) == 10
     assert all(table in text for table in made)
 
 
