@@ -54,6 +54,17 @@ V_TIMESTEPS = 1000
 EXPLAINED = "config/README.md explains every key"
 
 
+TYPES = {
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+    "array": "a list",
+    "object": "a section of keys",
+    "null": "null",
+}
+"""What people call the schema's types."""
+
 RETIRED = dict.fromkeys(
     ("sampling.stop.rule", "sampling.stop.radii", "sampling.stop.tolerance", "sampling.stop.bound"),
     " any more: write questions, as in sampling.stop.questions: [{bound: pair, radius: 0.0}]",
@@ -138,7 +149,9 @@ def explain(error: Any) -> str:
         key = f"{path}.{missing}" if path else missing
         return f"{key} is missing ({EXPLAINED})"
     wanted = {
-        "type": lambda value: "it must be " + " or ".join([value] if isinstance(value, str) else value),
+        "type": lambda value: (
+            "it must be " + " or ".join(TYPES[name] for name in ([value] if isinstance(value, str) else value))
+        ),
         "enum": lambda value: f"choose from {', '.join(map(str, value))}",
         "minimum": lambda value: f"it must be at least {value}",
         "maximum": lambda value: f"it must be at most {value}",
