@@ -26,8 +26,11 @@ from tests.soundness import brute_force
 from tests.soundness.two_sided import cohen_lead, two_sided_lead
 
 ALPHAS = st.sampled_from([0.2, 0.05, 0.01, 0.001, 1e-6])
-TOLERANCE = 0.002
-"""A computed lead is a little below the exact one, by how much differs between neighbours."""
+TOLERANCE = 0.004
+"""A computed lead is a little below the exact one, by how much differs between neighbours.
+
+By up to 3 `_SLACK` of log probability: 0.009 divided by its slope, which is 2.4 at (22, 0, 31, 0.2). 0.0014 was seen.
+"""
 
 
 @st.composite
@@ -125,6 +128,13 @@ def test_order_grows_with_a_and_falls_with_b(case, step):
 
 
 # Every piece of the computation against brute force
+
+
+@pytest.mark.parametrize("limits", [(math.nan, 0.5), (0.5, math.nan)])
+def test_limits_that_are_no_numbers_certify_nothing(monkeypatch, limits):
+    monkeypatch.setattr(_Outcome, "_limits", limits)
+    with pytest.raises(FloatingPointError, match="has no limits"):
+        _Outcome(30, 2, 40, 0.01).largest(0.5)
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(12, 0.2), (20, 0.05), (33, 0.01)])

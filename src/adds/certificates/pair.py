@@ -263,7 +263,9 @@ class _Outcome:
         Cells are halved until none is bounded by much more than what is reached in the middle of one.
         """
         left, right = self._nuisance(delta)
-        if not left <= right:
+        if math.isnan(left) or math.isnan(right):
+            raise FloatingPointError(f"the confidence set of {self} has no limits")
+        if left > right:
             return 0.0
         edges = np.linspace(left, right, _CELLS + 1)
         low, high = edges[:-1], edges[1:]
