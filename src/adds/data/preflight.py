@@ -69,7 +69,8 @@ def check_downloads(downloads: Iterable[Download]) -> None:
             told.append(None)
             unreachable.append(str(error))
     if unreachable:
-        logger.warning("%s; the download will try several times; %s", "; ".join(unreachable), NO_NETWORK)
+        others = f", nor can {len(unreachable) - 1} other files" if len(unreachable) > 1 else ""
+        logger.warning("%s%s; the download will try several times; %s", unreachable[0], others, NO_NETWORK)
     check_space(downloads, told)
 
 
