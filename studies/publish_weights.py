@@ -6,8 +6,8 @@ after a run of it with models: {source: train}. Files go where the configuration
 inside what it was made by.
 """
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,9 @@ def publish(weights: Path, target: Path, recipe: dict[str, Any]) -> None:
 
 def main() -> None:
     """Publish all networks of a configuration."""
-    for folder, target, recipe in networks(trained(sys.argv[1])):
+    parser = argparse.ArgumentParser(prog="python -m studies.publish_weights", description=main.__doc__)
+    parser.add_argument("config", help="the configuration, as config/fashion.yaml")
+    for folder, target, recipe in networks(trained(parser.parse_args().config)):
         publish(Path(folder) / WEIGHTS, Path(target), recipe)
         print(f"{target}: {Path(target).stat().st_size:,} bytes")
 

@@ -191,6 +191,7 @@ def visited(finished, tmp_path) -> Path:
     (folder / "val").mkdir()
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(PROJECT / name, folder)
+    shutil.copytree(PROJECT / "docs/fashion", folder / "docs/fashion")
     return folder
 
 

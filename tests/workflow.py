@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -132,6 +133,7 @@ def run_in_terminal(
     """Run a command in a pseudo-terminal, and press Ctrl-C when it is time; return its status and the lines it left."""
     child, terminal = pty.fork()
     if child == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # where the tests themselves run in the background it is ignored
         os.chdir(folder)
         os.execv(words[0], words)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))

@@ -96,7 +96,8 @@ def compile_network(network: nn.Module, package: Path | str, what: Compilable) -
     batch = torch.export.Dim("batch", min=2, max=max(what.most, 2 * _EXAMPLES))
     settings = {**_SETTINGS, "compile_threads": torch.get_num_threads()}
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of torch about itself
+        for of_torch_about_itself in (FutureWarning, DeprecationWarning):
+            warnings.simplefilter("ignore", of_torch_about_itself)
         exported = torch.export.export(network, _examples(what), dynamic_shapes=({0: batch}, {0: batch}))
         torch._inductor.aoti_compile_and_package(exported, package_path=str(package), inductor_configs=settings)
 
