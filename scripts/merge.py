@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import pandas as pd
 from bootstrap import configure_logging
 
+from adds.data.images import read_table
 from adds.models.weights import checksums
 from adds.results.merge import merge_counts
 
@@ -14,7 +14,7 @@ if __name__ == "__main__":
     folders = {folder for entry in params["identities"] for folder in entry["folders"].values()}
     counts = merge_counts(
         inputs.counts,
-        pd.read_csv(inputs.images, dtype={"pixels": str}),
+        read_table(inputs.images),
         params["identities"],
         {folder: checksums(Path(folder)) for folder in folders},
         params["sampling"],

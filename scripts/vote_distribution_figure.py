@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 from bootstrap import configure_logging
 
-from adds.data.images import class_names
+from adds.data.images import class_names, read_table
 from adds.results.certified import by_bound
 from adds.results.figures.style import look, save
 from adds.results.figures.vote_distribution import caption, draw, needed_percent, shares
@@ -17,7 +17,7 @@ if __name__ == "__main__":
     table = shares(
         pd.read_parquet(snakemake.input.counts),
         by_bound(pd.read_parquet(snakemake.input.certificates), params["bound"]),
-        class_names(snakemake.input.get("classes"), pd.read_csv(snakemake.input.images)),
+        class_names(snakemake.input.get("classes"), read_table(snakemake.input.images)),
         many=params["votes"],
         images=params["vote_distribution_images"],
         stage=stage,

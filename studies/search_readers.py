@@ -1,9 +1,12 @@
 """Which readers of a release are worth averaging, on the digits that are for choices (test positions 0 to 219).
 
-Run ``python -m studies.search_readers`` where the readers have been made (``snakemake --cores all --configfile
-config/digits.yaml config/readers.yaml -- models``). For some consensuses it prints mean p, the share of images with p >
-1/2 and the average radius that N samples certify, from N draws that all readers share; differences in radius are to
-Bayes' rule for the radius, paired over images, with 95% intervals.
+Run ``python -m studies.search_readers`` where the readers have been made:
+
+    snakemake --cores all --configfile config/digits.yaml config/readers.yaml --until make_reader obtain_classifier
+
+For some consensuses it prints mean p, the share of images with p > 1/2 and the average radius that N samples certify,
+from N draws that all readers share; differences in radius are to Bayes' rule for the radius, paired over images, with
+95% intervals.
 """
 
 from collections.abc import Iterator, Mapping

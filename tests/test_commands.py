@@ -1,5 +1,6 @@
 """Every command that a document prints works as printed, or would run: a dry run where it would take long."""
 
+import ast
 import importlib.util
 import re
 import shlex
@@ -36,6 +37,14 @@ def documents() -> list[Path]:
     """All that tell of the present; the changelog names commands that are gone."""
     found = [*PROJECT.glob("*.md"), *PROJECT.glob("docs/*.md"), *PROJECT.glob("*/README.md")]
     return sorted(path for path in {*found, PROJECT / "tests/soundness/README.md"} if path.name != "CHANGELOG.md")
+
+
+def docstrings() -> str:
+    """Return the modules' docstrings as a document, in which commands stand in single quotes."""
+    paths = sorted([*PROJECT.glob("studies/*.py"), *PROJECT.glob("src/adds/**/*.py")])
+    texts = (ast.get_docstring(ast.parse(path.read_text())) or "" for path in paths)
+    indented = re.compile(r"^    ((?:python|snakemake|make) \S+(?: \S+)*)", re.MULTILINE)
+    return "\n\n".join(indented.sub(r"`\1`", text.replace("``", "`")) for text in texts)
 
 
 def commands_of(text: str) -> Iterator[str]:
@@ -132,7 +141,7 @@ def try_pytest(_: Path, *words: str) -> str | None:
 def try_files(folder: Path, *words: str) -> str | None:
     """Of what needs a network, or leaves this folder, see that the files are there that it reads."""
     for before, word in zip(("", *words), words, strict=False):
-        elsewhere = before in ("--output", "-o") or "://" in word or word.startswith("~")
+        elsewhere = before in ("--output", "-o") or "://" in word or word.startswith(("~", "/"))
         if not elsewhere and "/" in word and not (folder / word).exists():
             return f"there is no {word}"
     return None
@@ -192,6 +201,11 @@ def visited(finished, tmp_path) -> Path:
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(PROJECT / name, folder)
     shutil.copytree(PROJECT / "docs/fashion", folder / "docs/fashion")
+    shutil.copytree(PROJECT / "weights/fashion", folder / "weights/fashion", dirs_exist_ok=True)
+    for name in ("fashion_confirm_clean", "fashion_confirm_tuned"):
+        (folder / "results" / name).mkdir()
+        (folder / "results" / name / "counts.parquet").touch()
+    (folder / "results/design").mkdir()
     return folder
 
 
@@ -201,6 +215,12 @@ PRINTING = [path for path in documents() if list(commands_of(path.read_text()))]
 @pytest.mark.parametrize("document", PRINTING, ids=lambda path: str(path.relative_to(PROJECT)))
 def test_commands_work_as_printed(document, visited):
     assert not failures(visited, document.read_text())
+
+
+def test_commands_of_docstrings_work_as_printed(visited):
+    text = docstrings()
+    assert "python -m studies.held_out weights/fashion" in "".join(commands_of(text))
+    assert not failures(visited, text)
 
 
 FAILING = """

@@ -4,7 +4,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +15,7 @@ from torch import nn
 from adds.data.images import Picture
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import evenly_spaced
+from adds.machine import locks
 from adds.models import compiled as compilation
 from adds.models.compiled import CompiledNetwork, check_values, compiled_or_plain, load_compiled, package_for
 from adds.models.fast_unet import FusedAttention, UpsampledConvolution
@@ -116,16 +116,17 @@ def test_a_broken_package_is_not_used(folder, package, caplog):
 
 def test_two_jobs_compile_once(folder, package, monkeypatch):
     """The second one waits for the first one's lock, and finds its package."""
-    made, description = [], package.with_suffix(".json")
+    made, description, waits = [], package.with_suffix(".json"), threading.Event()
     kept = package.read_bytes()
     description.unlink()
 
     def slowly(_network, path, _what):
         made.append(path)
-        time.sleep(0.3)
+        assert waits.wait(60), "nobody waited"
         path.write_bytes(kept)
 
     monkeypatch.setattr(compilation, "_try_to_compile", slowly)
+    monkeypatch.setattr(locks.logger, "info", lambda *_: waits.set())
     jobs = [threading.Thread(target=package_for, args=(None, folder, WHAT)) for _ in range(2)]
     for job in jobs:
         job.start()

@@ -69,15 +69,11 @@ def paper(**changes):
             {"sampling": {"mode": "sequential", "n": 50, "stop": {"questions": [{"bound": "pair", "radius": 9.0}]}}},
             "sampling.stop.questions.0.radius is 9.0: with n = 50 and alpha = 0.05 no radius above",
         ),
+        ({"sampling": {"stop": {"bound": "pair"}}}, "sampling.stop.bound: there is no such key"),
         (
-            {"sampling": {"stop": {"bound": "two_sided"}}},
-            "sampling.stop.bound: there is no such key any more: write questions, as in sampling.stop.questions: [{",
+            {"sampling": {"mode": "sequential", "stop": {"questions": [{"bound": "best", "radius": 0.0}]}}},
+            "sampling.stop.questions.0.bound: there is no 'best'; choose from cohen, pair",
         ),
-        (
-            {"sampling": {"mode": "sequential", "stop": {"questions": [{"bound": "two_sided", "radius": 0.0}]}}},
-            "sampling.stop.questions.0.bound is two_sided, which has given way to a better bound: write pair",
-        ),
-        ({"bound": "two_sided"}, "bound is two_sided, which has given way to a better bound: write pair"),
         (
             {"sampling": {"mode": "sequential", "stop": {"questions": [{"label": "majority", "radius": 0.0}]}}},
             'questions.0 is {"label": "majority", "radius": 0.0}: it needs bound and radius, or label alone',
@@ -113,6 +109,25 @@ def paper(**changes):
             "classifier.kind: there is no 'large'; choose from timm, small, grey28, python",
         ),
         ({"classifier": {"kind": "python"}, "models": {"source": "given"}}, "classifier.file is missing"),
+        ({"classifier": {"kind": "timm"}, "models": {"source": "given"}}, "classifier.name is missing: timm's name"),
+        *(
+            (
+                {"classifier": {"kind": kind, "weights": None}, "models": {"source": "given"}},
+                "classifier.weights is missing: a file of weights; or set models.source to train",
+            )
+            for kind in ("small", "grey28")
+        ),
+        *(
+            (
+                {
+                    "methods": {"rs_trained": {"votes": [1]}},
+                    "readers": {"noised": {"kind": kind, "weights": {"0.5": "config/digits.csv", "1.0": "Snakefile"}}},
+                    "models": {"source": "given"},
+                },
+                f"readers.noised.{needed} is missing",
+            )
+            for kind, needed in (("timm", "name"), ("python", "file"))
+        ),
         (
             {"diffusion": {"unet": {"predicts_v": True}, "timesteps": 500}},
             "diffusion.unet.predicts_v is true: that needs diffusion.timesteps = 1000",

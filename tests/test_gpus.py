@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,20 +17,20 @@ from adds.machine.gpus import VISIBLE, claim, lock_folder, take_gpu, visible_gpu
 context = multiprocessing.get_context("fork")
 
 
-def hold(folder, jobs_per_gpu, names, pipe, seconds):
-    """Take a GPU, tell which, and keep it until the process ends."""
+def hold(folder, jobs_per_gpu, names, pipe):
+    """Take a GPU, tell which, and keep it until the process is killed."""
     gpu = None
     while gpu is None:
         gpu = claim(names, jobs_per_gpu=jobs_per_gpu, folder=folder)
         time.sleep(0.005)
     pipe.send(gpu)
-    time.sleep(seconds)
+    signal.pause()
 
 
-def start(folder, jobs_per_gpu, names, seconds):
+def start(folder, jobs_per_gpu, names):
     """Start a process that takes a GPU; return both. Its own pipe has no lock that a kill could leave held."""
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=hold, args=(folder, jobs_per_gpu, names, theirs, seconds))
+    process = context.Process(target=hold, args=(folder, jobs_per_gpu, names, theirs))
     process.start()
     theirs.close()
     return process, ours.recv()
@@ -45,7 +46,7 @@ def test_dozens_of_jobs_that_die_never_share_more_than_they_may(tmp_path, count,
             os.kill(process.pid, rng.choice([signal.SIGKILL, signal.SIGTERM]))
             process.join()
             ended.append(gpu)
-        process, gpu = start(tmp_path, jobs_per_gpu, names, 60)
+        process, gpu = start(tmp_path, jobs_per_gpu, names)
         in_use = [other for _, other in running.values()]
         assert in_use.count(gpu) < jobs_per_gpu
         if len(set(in_use)) < count:
@@ -63,11 +64,16 @@ def test_a_job_waits_for_a_free_gpu_and_sees_only_its_own(tmp_path, monkeypatch,
     monkeypatch.setattr(gpus, "_held", [])
     assert visible_gpus() == ["GPU-aa", "GPU-bb"]
     assert claim(visible_gpus(), jobs_per_gpu=1, folder=lock_folder()) == "GPU-aa"
-    other, _ = start(lock_folder(), 1, ["GPU-bb"], 1)
-    assert take_gpu(pause=0.05) == "GPU-bb", "it is free again when its process has ended"
+    other, _ = start(lock_folder(), 1, ["GPU-bb"])
+
+    def end_the_other(_pause):
+        other.kill()
+        other.join()
+
+    monkeypatch.setattr(gpus, "time", SimpleNamespace(sleep=end_the_other))
+    assert take_gpu() == "GPU-bb", "it is free again when its process has ended"
     assert os.environ[VISIBLE] == "GPU-bb"
     assert "waiting for one" in caplog.text
-    other.join()
 
 
 def test_a_schedulers_jobs_have_locks_of_their_own(tmp_path, monkeypatch):

@@ -295,7 +295,7 @@ def test_digits():
 def test_other_lists_of_digits_are_refused():
     rows = pd.read_csv(CONFIG / "digits.csv").head(3)
     for number in (1797, -1):
-        with pytest.raises(ValueError, match=f"has number {number}: the digits are 0 to 1796"):
+        with pytest.raises(ValueError, match=f"scikit-learn's digits has no image {number}: it has 1797"):
             read(None, rows.assign(number=[0, number, 1]), Form(8, 1))
-    with pytest.raises(ValueError, match=f"gives digit {rows['number'][1]} another label than its own, 6"):
+    with pytest.raises(ValueError, match=f"image {rows['number'][1]} has label 6, the list of images has 5"):
         read(None, rows.assign(label=[rows["label"][0], 5, rows["label"][2]]), Form(8, 1))

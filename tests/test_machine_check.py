@@ -435,7 +435,7 @@ def test_of_a_classifier_that_nothing_is_known_of_that_is_said(tmp_path, monkeyp
     known = networks(tmp_path, torch.device("cpu"), classifier=hub)
     check = Check(known, {"diffusion": 2, "classifier": 2}, JOB)
     check.run(tmp_path, asked=False)
-    assert check.findings[-1].found.startswith("nothing is known of it before it is there")
+    assert check.findings[-1].found.startswith("not tried: its architecture is unknown")
     assert list(check.rates) == ["diffusion"]
 
 

@@ -271,3 +271,15 @@ def test_scripts_take_the_library_of_their_own_workflow(script):
     """Before they import any of it."""
     first = next(module for module in imports_of(script) if module.split(".")[0] in ("bootstrap", "adds"))
     assert first == ("adds.machine.logs" if script.name == "bootstrap.py" else "bootstrap")
+
+
+def test_a_cluster_runs_what_takes_seconds_as_one_job():
+    """Rules that run on nodes, need no GPU and come after sampling."""
+    before = {"images", "train_diffusion", "train_classifier", "make_reader", "compile_diffusion"}
+    rules = {}
+    for path in (PROJECT / "workflow/rules").glob("*.smk"):
+        parts = re.split(r"^ *rule (\w+):", path.read_text(), flags=re.MULTILINE)
+        rules |= dict(zip(parts[1::2], parts[2::2], strict=True))
+    short = {name for name, text in rules.items() if "localrule: True" not in text and "gpu=" not in text}
+    groups = yaml.safe_load((PROJECT / "profiles/slurm/config.yaml").read_text())["groups"]
+    assert sorted(groups) == sorted(f"{name}=results" for name in short - before)

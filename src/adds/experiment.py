@@ -44,9 +44,9 @@ PAPER_FIGURES = ("pipeline", "runtime", "vote_distribution", "denoised")
 """The paper's figures in its order, beside its curves of certified accuracy."""
 
 FULL_BATCHES, OF_SMALL_NETWORKS = 4, 16
-"""So many batches of samples are drawn at once, of several images where chunks are small: little is padding then.
+"""How many batches are drawn at once, from several images if chunks are small, so that little of a batch is padding.
 
-Of small networks more, because memory is no matter there."""
+More of small networks, whose memory doesn't matter."""
 
 V_TIMESTEPS = 1000
 """Of the process whose v a network may predict (`adds.models.fast_unet`)."""
@@ -64,12 +64,6 @@ TYPES = {
     "null": "null",
 }
 """What people call the schema's types."""
-
-RETIRED = dict.fromkeys(
-    ("sampling.stop.rule", "sampling.stop.radii", "sampling.stop.tolerance", "sampling.stop.bound"),
-    " any more: write questions, as in sampling.stop.questions: [{bound: pair, radius: 0.0}]",
-)
-"""Keys that there were once, and what to write instead."""
 
 
 class ConfigError(ValueError):
@@ -143,7 +137,7 @@ def explain(error: Any) -> str:
         allowed = error.schema.get("properties", {})
         unknown = sorted(key for key in error.instance if key not in allowed)[0]
         key = f"{path}.{unknown}" if path else unknown
-        return f"{key}: there is no such key{RETIRED.get(key) or suggestion(unknown, allowed)} ({EXPLAINED})"
+        return f"{key}: there is no such key{suggestion(unknown, allowed)} ({EXPLAINED})"
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
         key = f"{path}.{missing}" if path else missing
@@ -298,15 +292,17 @@ class Experiment:
         else:
             if not diffusion["weights"] and not diffusion["download"]:
                 raise ConfigError("diffusion.weights is missing: a file of weights, or diffusion.download to get it")
-            if classifier["kind"] == "small" and not classifier["weights"]:
-                raise ConfigError("classifier.weights is missing: a file of weights, or set models.source to train")
-            if classifier["kind"] == "timm" and not classifier["name"]:
-                raise ConfigError("classifier.name is missing: timm's name of the model, or hf-hub:owner/name")
-            if classifier["kind"] == "python" and not classifier["file"]:
-                raise ConfigError("classifier.file is missing: the Python file that builds your classifier")
+            self._check_given(classifier, "classifier")
         for network in READERS:
             if self.any_reads(network):
                 self._check_reader(network)
+
+    @staticmethod
+    def _check_given(section: Mapping[str, Any], key: str) -> None:
+        """Refuse a section that lacks what its kind of classifier needs."""
+        for needed, what in CLASSIFIERS[section["kind"]].needs.items():
+            if not section.get(needed):
+                raise ConfigError(f"{key}.{needed} is missing: {what}")
 
     def _check_reader(self, network: Network) -> None:
         """Refuse a reader that can't be had: neither given for every sigma nor trained."""
@@ -329,11 +325,13 @@ class Experiment:
                     f'{key}.weights has no file for sigma {sigma}: give one, as in weights: {{"{sigma}": FILE}}; '
                     "the workflow trains its own for the digits and Fashion-MNIST, where training says how"
                 )
+        if section["weights"] and not self.trains:
+            self._check_given(section, key)
 
     def _check_sampling(self) -> None:
         sampling = self.config["sampling"]
         n, alpha, sequential = sampling["n"], sampling["alpha"], sampling["mode"] == "sequential"
-        self._check_bound(self.config["bound"], "bound", also=(LABEL,))
+        known(self.config["bound"], (*BOUNDS, LABEL), "bound")
         least = least_n(alpha / 2 if self.asks_label else alpha, sequential=sequential)
         if n < least:
             raise ConfigError(
@@ -362,7 +360,7 @@ class Experiment:
                 raise ConfigError(f"{key} is {json.dumps(question)}: it needs bound and radius, or label alone")
             if "label" in question:
                 continue
-            self._check_bound(question["bound"], f"{key}.bound")
+            known(question["bound"], BOUNDS, f"{key}.bound")
             if question["radius"] > most:
                 raise ConfigError(
                     f"{key}.radius is {question['radius']}: with n = {n} and alpha = {alpha} no radius above "
@@ -373,12 +371,6 @@ class Experiment:
                 "sampling.stop.questions ask about labels and about bounds: a run asks either, because the label needs "
                 "no selection samples and a bound does"
             )
-
-    @staticmethod
-    def _check_bound(name: str, key: str, also: tuple[str, ...] = ()) -> None:
-        if name == "two_sided":
-            raise ConfigError(f"{key} is two_sided, which has given way to a better bound: write pair")
-        known(name, (*BOUNDS, *also), key)
 
     # What runs
 
@@ -1005,10 +997,10 @@ class Experiment:
         return {"n0": self.n0, "n": sampling["n"], "alpha": sampling["alpha"], "at_most": most}
 
     def identity_file(self, setting: Setting) -> str:
-        """Return the name of a file that is new where what makes a setting's counts is, below the results.
+        """Return a file, below the results, that is named by all that determines a setting's counts.
 
-        Counts that are another configuration's are older than it. Snakemake's record of params alone would do, if it
-        never got lost, as it does when results are copied.
+        A changed configuration names a new file, which is younger than the old counts, so that Snakemake makes them
+        again. Its record of params alone would do, if it never got lost, as it does when results are copied.
         """
         parts = [self.identity(setting), self.sampling(), self.config["images_per_job"]]
         return f"identity/{setting.folder}/{short_hash(parts)}"

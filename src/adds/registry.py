@@ -100,6 +100,8 @@ class ClassifierKind:
     name: str
     title: str
     trainable: bool = False
+    needs: Mapping[str, str] = field(default_factory=dict)
+    """Keys of a section that gives one, each with what it is for people."""
 
 
 @dataclass(frozen=True)
@@ -269,11 +271,21 @@ DATASETS = _by_name(
 DIFFUSION_HINT = "Set diffusion.weights to a copy of your own, or diffusion.download.urls to a mirror."
 """What to do where the diffusion model can't be downloaded."""
 
+WEIGHTS = {"weights": "a file of weights; or set models.source to train"}
+
 CLASSIFIERS = _by_name(
-    ClassifierKind("timm", "a timm model, from the hub or with weights of your own"),
-    ClassifierKind("small", "the embedded experiment's small network", trainable=True),
-    ClassifierKind("grey28", "a small network for 28 x 28 grey images", trainable=True),
-    ClassifierKind("python", "a network that a Python file of your own builds"),
+    ClassifierKind(
+        "timm",
+        "a timm model, from the hub or with weights of your own",
+        needs={"name": "timm's name of the model, or hf-hub:owner/name"},
+    ),
+    ClassifierKind("small", "the embedded experiment's small network", trainable=True, needs=WEIGHTS),
+    ClassifierKind("grey28", "a small network for 28 x 28 grey images", trainable=True, needs=WEIGHTS),
+    ClassifierKind(
+        "python",
+        "a network that a Python file of your own builds",
+        needs={"file": "the Python file that builds it"},
+    ),
 )
 
 BOUNDS = _by_name(

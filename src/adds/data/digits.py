@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from adds.data.images import Examples, Form, Pixels
+from adds.data.images import Examples, Form, Pixels, check_listed
 
 SPLIT_SEED = 0
 TEST_SIZE = 400
@@ -38,13 +38,5 @@ def training(_source: Path | None = None) -> tuple[Examples, Examples]:
 def read(_source: Path | None, rows: pd.DataFrame, _form: Form) -> Pixels:
     """Return the digits with the listed numbers."""
     digits = load_all()
-    numbers = rows["number"].to_numpy()
-    outside = numbers[(numbers < 0) | (numbers >= len(digits))]
-    if len(outside):
-        raise ValueError(f"the list of images has number {outside[0]}: the digits are 0 to {len(digits) - 1}")
-    chosen = digits[numbers]
-    wrong = np.flatnonzero(chosen.labels != rows["label"].to_numpy())
-    if len(wrong):
-        number, label = chosen.numbers[wrong[0]], chosen.labels[wrong[0]]
-        raise ValueError(f"the list of images gives digit {number} another label than its own, {label}")
-    return chosen.images
+    check_listed(rows, digits.labels, "scikit-learn's digits")
+    return digits[rows["number"].to_numpy()].images

@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import os
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -13,9 +12,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from adds.data.preflight import NO_NETWORK, USER_AGENT, Download, NoDownloadError, check_space
+from adds.machine.logs import progress_bar
 
 logger = logging.getLogger(__name__)
 
@@ -127,17 +125,10 @@ def _continue(url: str, part: Path, size: int | None) -> int | None:
         continued = response.status == 206
         if size is None and response.length is not None:
             size = response.length + (have if continued else 0)
-        quiet = 1 if sys.stderr.isatty() else 30
+        begun = have if continued else 0
         with (
             part.open("ab" if continued else "wb") as file,
-            tqdm(
-                total=size,
-                initial=have if continued else 0,
-                desc=part.stem,
-                unit="B",
-                unit_scale=True,
-                mininterval=quiet,
-            ) as bar,
+            progress_bar(total=size, initial=begun, desc=part.stem, unit="B", unit_scale=True) as bar,
         ):
             while block := response.read(BLOCK):
                 file.write(block)

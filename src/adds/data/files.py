@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from adds.data.images import Form, Stored, decode, in_unit_interval
+from adds.machine.logs import progress_bar
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".npy")
 
@@ -29,7 +30,7 @@ def read(source: Path | None, rows: pd.DataFrame, form: Form) -> Stored:
     missing = [name for name in rows["file"] if not (source / name).is_file()]
     if missing:
         raise ValueError(f"{source} lacks {len(missing)} of the {len(rows)} listed files, for example {missing[0]}")
-    images = [_read_one(source / name, form) for name in rows["file"]]
+    images = [_read_one(source / name, form) for name in progress_bar(rows["file"], desc="images", unit="image")]
     if len({image.dtype for image in images}) > 1:
         images = [in_unit_interval(image) for image in images]
     return cast("Stored", np.stack(images))

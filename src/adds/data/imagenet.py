@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from adds.data.images import Form, decode
+from adds.machine.logs import progress_bar
 
 Decoded = NDArray[np.uint8]
 
@@ -66,13 +67,14 @@ def _read_tar(archive: Path, names: set[str], form: Form) -> dict[str, Decoded]:
     """
     found: dict[str, Decoded] = {}
     try:
-        with tarfile.open(archive, "r|*") as tar:
+        with tarfile.open(archive, "r|*") as tar, progress_bar(total=len(names), desc="images", unit="image") as bar:
             for member in tar:
                 name = PurePosixPath(member.name).name
                 if name not in names or name in found or not member.isfile():
                     continue
                 content = tar.extractfile(member)
                 found[name] = decode(content.read() if content else b"", f"{name} in {archive}", form)
+                bar.update()
                 if len(found) == len(names):
                     return found
     except tarfile.TarError as error:
@@ -84,7 +86,7 @@ def _read_tar(archive: Path, names: set[str], form: Form) -> dict[str, Decoded]:
 def _read_folder(root: Path, rows: pd.DataFrame, form: Form) -> list[Decoded]:
     """Read each image where it is: in a flat folder, or under its class in an ImageFolder tree."""
     found, missing = [], []
-    for row in rows.itertuples():
+    for row in progress_bar(rows.itertuples(), total=len(rows), desc="images", unit="image"):
         candidates = (root / row.filename, root / row.wnid / row.filename)
         path = next((candidate for candidate in candidates if candidate.is_file()), None)
         if path is None:

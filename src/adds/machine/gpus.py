@@ -27,10 +27,12 @@ _held: list[IO[str]] = []  # a lock lasts as long as its file is open
 
 def has_gpu() -> bool:
     """Tell whether a driver shows a GPU; asking torch would cost every start of Snakemake seconds."""
-    for lister in (["nvidia-smi", "-L"], ["rocm-smi", "--showid"]):
-        if which(lister[0]):
-            return "GPU" in subprocess.run(lister, capture_output=True, text=True, check=False).stdout
-    return False
+    listers = (["nvidia-smi", "-L"], ["rocm-smi", "--showid"])
+    return any(which(lister[0]) and "GPU" in _output_of(lister) for lister in listers)
+
+
+def _output_of(command: Sequence[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def visible_gpus() -> list[str]:
@@ -39,8 +41,8 @@ def visible_gpus() -> list[str]:
         return [name.strip() for name in os.environ[VISIBLE].split(",") if name.strip() not in ("", "-1")]
     if which("nvidia-smi") is None:
         return []
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
-    return [str(number) for number in range(sum(line.startswith("GPU ") for line in listed.splitlines()))]
+    listed = _output_of(["nvidia-smi", "-L"]).splitlines()
+    return [str(number) for number in range(sum(line.startswith("GPU ") for line in listed))]
 
 
 def lock_folder() -> Path:

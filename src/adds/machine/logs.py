@@ -7,12 +7,16 @@ import platform
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 
 WATCHED = "ADDS_WATCHED"
 """The environment variable that names the machine on whose terminal `adds.monitor.watch` shows a run as a whole."""
+
+FAILED = " CRITICAL "
+"""What stands in the last words of a job that failed, in its log."""
 
 INTERRUPTED = "interrupted"
 """What the log of a job says that was stopped from outside, for `adds.monitor.status`."""
@@ -24,6 +28,13 @@ def watched() -> bool:
     A job on another machine isn't seen there; its terminal is the file of a scheduler, and plain.
     """
     return os.environ.get(WATCHED) == platform.node()
+
+
+def progress_bar(rows: Iterable[Any] | None = None, **shown: Any) -> Any:
+    """Return tqdm's bar over ``rows``: none where the run is shown as a whole, seldom drawn where nobody looks."""
+    from tqdm import tqdm
+
+    return tqdm(rows, mininterval=1 if sys.stderr.isatty() else 30, disable=watched(), **shown)
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:

@@ -64,7 +64,7 @@ def guide(pipeline: Pipeline, query: Query, subject: Subject, observe: Observer 
     return walk(pipeline, query, start, take)
 
 
-def _continuations(pipeline: Pipeline, subject: Subject, guided: Guided) -> Continuations:
+def continuations(pipeline: Pipeline, subject: Subject, guided: Guided) -> Continuations:
     """Return the unguided continuations of the guided trajectories.
 
     They see the image only through the state they start from, so they are post-processing and cost no budget; K
@@ -82,15 +82,15 @@ def _continuations(pipeline: Pipeline, subject: Subject, guided: Guided) -> Cont
 
 def purify(pipeline: Pipeline, query: Query, subject: Subject) -> Purified:
     """Run ADDS with all K votes: guided until the budget is spent, then unguided to the end."""
-    return _continuations(pipeline, subject, guide(pipeline, query, subject)).run(query.all_votes)
+    return continuations(pipeline, subject, guide(pipeline, query, subject)).run(query.all_votes)
 
 
 def vote(pipeline: Pipeline, query: Query, subject: Subject) -> Ballots:
     """Classify the image at the end of every continuation that can change the outcome, and where they part."""
     guided = guide(pipeline, query, subject)
-    continuations = _continuations(pipeline, subject, guided)
-    ballots = poll(pipeline, query, len(subject.samples), continuations.run)
-    oneshot = pipeline.classifier.predict(continuations.first)
+    unguided = continuations(pipeline, subject, guided)
+    ballots = poll(pipeline, query, len(subject.samples), unguided.run)
+    oneshot = pipeline.classifier.predict(unguided.first)
     return guided.record_in(replace(ballots, contained={"adds_oneshot": oneshot}), pipeline.grid)
 
 

@@ -102,7 +102,7 @@ class ClassifierKind(Protocol):
     def load(self, folder: Path, settings: Mapping[str, Any], device: torch.device) -> Classifier:
         """Load what `obtain` left."""
 
-    # A kind whose networks are known before they are there has ``untrained(settings)`` too, and a network that can
+    # A kind whose architecture is known before its weights are had has ``untrained(settings)``, and a network that can
     # compute in half precision says by its attribute ``half_precision`` whether it does.
 
 
@@ -112,7 +112,7 @@ def classifier_kind(name: str) -> ClassifierKind:
 
 
 def untrained_classifier(settings: Mapping[str, Any]) -> nn.Module | None:
-    """Return a classifier without its weights; None where nothing is known of it before they are there."""
+    """Return a classifier without its weights; None where its architecture is unknown until then."""
     untrained = getattr(classifier_kind(settings["kind"]), "untrained", None)
     network: nn.Module | None = untrained(settings) if untrained else None
     return network

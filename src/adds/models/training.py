@@ -1,6 +1,7 @@
 """Training the small networks of experiments that need no GPU: a diffusion model and a classifier."""
 
 import copy
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,15 +13,17 @@ from guided_diffusion import gaussian_diffusion
 from guided_diffusion.respace import SpacedDiffusion
 from torch import Tensor, nn
 from torch.nn import functional
-from tqdm import tqdm
 
 from adds.data.images import Examples
 from adds.diffusion.denoiser import Denoiser, Network
 from adds.diffusion.noise import Noise
 from adds.diffusion.reverse import Continuations
 from adds.diffusion.schedule import Schedule, evenly_spaced, to_model
+from adds.machine.logs import progress_bar
 from adds.models.unet import build_unet
 from adds.models.weights import WEIGHTS, describe_model, save_weights
+
+logger = logging.getLogger(__name__)
 
 Record = dict[str, float]
 
@@ -108,7 +111,7 @@ def run(
         course.resume(checkpoint)
     steps, every = range(course.step, settings.steps), max(LOG_EVERY, settings.steps // RECORDS)
     running = 0.0
-    bar = tqdm(steps, desc=name, unit="step", mininterval=5, initial=course.step, total=settings.steps)
+    bar = progress_bar(steps, desc=name, unit="step", initial=course.step, total=settings.steps)
     for step in bar:
         for group in course.optimizer.param_groups:
             group["lr"] = _learning_rate(step, settings)
@@ -124,7 +127,9 @@ def run(
         if (step + 1) % every == 0 or step + 1 == settings.steps:
             found = held_out()
             course.log.append({"step": step + 1, "loss": running / (step % every + 1), **found})
-            bar.set_postfix({key: f"{value:.4f}" for key, value in list(course.log[-1].items())[1:]})
+            told = {key: f"{value:.4f}" for key, value in list(course.log[-1].items())[1:]}
+            bar.set_postfix(told)
+            logger.debug("%s: step %d of %d, %s", name, step + 1, settings.steps, told)
             course.step, running = step + 1, 0.0
             if checkpoint is not None:
                 course.save(checkpoint)
@@ -279,7 +284,7 @@ def train_classifier(
     torch.manual_seed(seed)
     network = build()
     if network is None:
-        raise ValueError("a classifier that nothing is known of before it is there can't be trained")
+        raise ValueError("a classifier whose architecture is unknown until it has been obtained can't be trained")
     images, labels = torch.from_numpy(train.images), torch.from_numpy(train.labels)
 
     def loss_of() -> Tensor:

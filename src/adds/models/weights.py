@@ -57,17 +57,19 @@ IDENTIFYING = ("sha256", "code", "architecture", "input_size", "mean", "std", "r
 
 def read_tensors(path: Path | str) -> "dict[str, Tensor]":
     """Read a file of tensors, safetensors or torch's own format, mapped into memory; nothing in it is executed."""
+    from pickle import UnpicklingError
+
     import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
 
     with Path(path).open("rb") as file:
         zipped = file.read(2) == b"PK"
     try:
         if not zipped:
-            from safetensors.torch import load_file
-
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:
+    except (SafetensorError, UnpicklingError, RuntimeError, EOFError, OSError) as error:
         raise ValueError(f"{path} is not a checkpoint of tensors: {error}") from error
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise ValueError(f"{path} is not a state dict: it must map names to tensors")

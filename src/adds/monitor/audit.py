@@ -22,6 +22,7 @@ from torch import Tensor
 from adds.data.images import Picture
 from adds.diffusion.noise import Noise
 from adds.diffusion.schedule import Grid
+from adds.machine.logs import progress_bar
 from adds.methods.adds import GuidedStep, guide
 from adds.methods.base import Query
 from adds.methods.release import Subject
@@ -112,7 +113,9 @@ def recovered_errors(
     """
     budget, device = (0.5 / sigma) ** 2, pipeline.denoiser.device
     found = []
-    for picture, own in zip(pictures, np.array_split(np.arange(trajectories), len(pictures)), strict=True):
+    shares_of = np.array_split(np.arange(trajectories), len(pictures))
+    bar = progress_bar(pictures, desc=f"sigma {sigma:g}", unit="image")
+    for picture, own in zip(bar, shares_of, strict=True):
         noise = Noise(seed=seed, stage="selection", image=picture.number, sigma=sigma, device=device)
         query, image = Query(sigma, guidance_scale=guidance_scale), torch.as_tensor(picture.pixels)
         x = image.double().to(device) * 2 - 1

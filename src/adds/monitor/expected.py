@@ -44,7 +44,7 @@ NETWORKS = {"diffusion": "diffusion model", "classifier": "classifier"}
 """The kinds of networks as configured, by what they are called: readers of noised images are classifiers too."""
 
 LOOKS_GROW = 1.04
-"""Beyond the first looks the simulation skips some: it may stop so much later than the run would."""
+"""Beyond the first looks the simulation skips some, so it may stop up to so many times later than the run."""
 
 
 @dataclass(frozen=True)

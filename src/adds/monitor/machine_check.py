@@ -238,7 +238,7 @@ class Networks:
         return ready(copy.deepcopy(self._random_unet), device=self.device, half=half)
 
     def classifier(self, *, half: bool) -> Evaluate | None:
-        """Return the classifier, in half precision where it can; None where nothing is known of it yet."""
+        """Return the classifier, in half precision where it can; None where its architecture is unknown yet."""
         settings = {**self.settings["classifier"], "half_precision": half}
         if self.trained("classifier"):
             return classifier_kind(settings["kind"]).load(self.folders["classifier"], settings, self.device)
@@ -539,7 +539,7 @@ class Check:
     def _classifier(self) -> list[Finding]:
         classifier = self.networks.classifier(half=self.networks.halved("classifier"))
         if classifier is None:
-            return [Finding("classifier", "nothing is known of it before it is there: not tried", "note")]
+            return [Finding("classifier", "not tried: its architecture is unknown until it has been obtained", "note")]
         found = [self._tried("classifier", classifier, self.networks.images)]
         if self.networks.device.type == "cuda" and "diffusion" in self.trials:
             held = [*classifier.parameters(), *classifier.buffers()] if isinstance(classifier, nn.Module) else []

@@ -17,7 +17,7 @@ CHECK = "check.json"
 class Speed:
     """Seconds that an evaluation takes at least and at most, of the diffusion model and of the classifier.
 
-    Those of a classifier that nothing is known of before it is there are None.
+    Those of a classifier whose architecture is unknown until it has been obtained are None.
     """
 
     diffusion: tuple[float, float]

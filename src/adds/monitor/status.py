@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from adds.machine.logs import INTERRUPTED
+from adds.machine.logs import FAILED, INTERRUPTED
 from adds.registry import title
 from adds.sampling.job import LEDGER_IS, PER_IMAGE, configured, of_samples
 from adds.sampling.ledger import read_header
@@ -138,7 +138,7 @@ def progress_of(job: Job, results: Path, logs: Path, now: float) -> Progress:
     if done:
         return Progress(job, "done", job.images, needed, samples, seconds)
     found = images, needed, samples, seconds
-    if errors := [line for line in text.splitlines() if " CRITICAL " in line]:
+    if errors := [line for line in text.splitlines() if FAILED in line]:
         return Progress(job, "failed", *found, errors[-1])
     if stopped := STOPPED.findall(text):
         return Progress(job, "interrupted", *found, stopped[-1])

@@ -3,11 +3,11 @@
 import csv
 import json
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 from adds.registry import in_order, title
+from adds.sampling.job import NETWORKS_TOOK
 
 Row = dict[str, str]
 
@@ -44,14 +44,11 @@ SHOWN: dict[str, tuple[str, Callable[[Row], str]]] = {
 
 def time_in_networks(logs: Path, benchmarks: Path) -> list[str]:
     """Tell from the certification jobs' logs and benchmarks which part of their time the networks took."""
-    told = [
-        re.search(r"networks took ([\d.]+) of", log.read_text(errors="replace"))
-        for log in logs.glob("certify/**/*.log")
-    ]
+    told = [NETWORKS_TOOK.search(log.read_text(errors="replace")) for log in logs.glob("certify/**/*.log")]
     networks = sum(float(found[1]) for found in told if found)
     measured = [row for path in benchmarks.glob("certify/**/*.tsv") for row in path.read_text().splitlines()[1:]]
     total = sum(float(row.split("\t")[0]) for row in measured)
-    if not networks or total < networks:  # on GPUs it can't be told
+    if not networks or total < networks:  # no job drew, or an earlier run's logs are there still
         return []
     return [
         f"Networks took {networks:,.0f} of the certification jobs' {total:,.0f} s; "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from adds.machine.logs import INTERRUPTED
+from adds.machine.logs import FAILED, INTERRUPTED
 from adds.monitor.status import Job, Outlook, Progress, duration, jobs_of, outlook, progress_of
 
 PLAIN_SECONDS, PLAIN_SHARE, PLAIN_MOST = 30, 0.25, 600
@@ -314,5 +314,5 @@ def _last_line(text: str) -> str:
 def last_words(text: str) -> list[str]:
     """Return a log from its last error on, traceback and all, or else its last lines."""
     lines = text.rstrip().splitlines()
-    errors = [number for number, line in enumerate(lines) if " CRITICAL " in line]
+    errors = [number for number, line in enumerate(lines) if FAILED in line]
     return lines[errors[-1] :] if errors else lines[-LAST_LINES:]

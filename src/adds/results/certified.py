@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from adds.certificates.certificate import Certificate, certify, certify_label
+from adds.machine.logs import progress_bar
 from adds.registry import LABEL, OPTIONS, Mode
 from adds.sampling.job import KEY
 
@@ -32,7 +33,8 @@ def certificates(counts: pd.DataFrame, *, alpha: float, mode: Mode, bounds: Iter
     samples = zip(counts["counts_selection"], counts["counts_estimation"], strict=True)
     top = [int(np.argmax(np.add(*both))) for both in samples]
     for bound in bounds:
-        found = [_certificate(row, alpha=alpha, mode=mode, bound=bound) for row in counts.itertuples()]
+        rows = progress_bar(counts.itertuples(), total=len(counts), desc=bound, unit="certificate")
+        found = [_certificate(row, alpha=alpha, mode=mode, bound=bound) for row in rows]
         fields = pd.DataFrame([vars(certificate) for certificate in found], index=counts.index)
         table = counts.assign(**{name: fields[name] for name in fields}, top=top, bound=bound, alpha=alpha)
         table["correct"] = _is_label(table["prediction"], table["label"])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow
 
 from adds.experiment import asks_label
 from adds.registry import OPTIONS
@@ -24,7 +25,7 @@ def read_counts(file: Path | str) -> pd.DataFrame:
     """Read the counts of one job."""
     try:
         counts = pd.read_parquet(file)
-    except Exception as error:
+    except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(f"{file} is not a counts file: {error}; delete it and run again") from error
     missing = COLUMNS - set(counts.columns)
     if missing:

@@ -45,7 +45,7 @@ def rows_of(folder: Path, bound: str) -> pd.DataFrame:
 
 
 def _of_first_samples(counts: pd.DataFrame, alpha: float, bound: str) -> dict[str, "pd.Series[float] | float"]:
-    """Return radii in which sampling's end has no part, and of how many samples; none where these are too few."""
+    """Return the radii of the first samples, whatever made sampling stop, and how many these are; none if too few."""
     first = min(map(sum, counts["counts_first"]))
     if first < least_certifying_n(alpha, bound=bound):
         return {"radius": float("nan"), "samples_of_radius": first}

@@ -14,7 +14,8 @@ from adds.data.images import Picture
 from adds.diffusion.denoiser import Denoiser, Prediction
 from adds.diffusion.noise import Noise
 from adds.diffusion.schedule import Grid
-from adds.methods.adds import GuidedStep, guide
+from adds.machine.logs import progress_bar
+from adds.methods.adds import GuidedStep, continuations, guide
 from adds.methods.base import Query, purify
 from adds.methods.privacy import squared_budget
 from adds.methods.release import Subject, release
@@ -35,7 +36,7 @@ Methods = Mapping[str, Mapping[str, str]]
 def _shown(
     pipeline: Pipeline, methods: Methods, subject: Subject, sigma: float, guidance_scale: float | None
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the images, in [-1, 1], that each method with its own shows the classifier: one per sample, one vote."""
+    """Yield for each method that makes images those that it shows the classifier, in [-1, 1]: one a sample, one vote."""
     for name, options in methods.items():
         query = Query(sigma, guidance_scale=guidance_scale or 0.0, options=options)
         purified = purify(name, pipeline, query, subject)
@@ -100,7 +101,8 @@ def detail_of(
     Means over the first selection samples, with one vote. Sharpness is the root mean square difference of neighbouring
     pixels, distance the l2 norm of the difference to the image, both in [0, 1] pixel units.
     """
-    numbers, rows, queue = torch.arange(samples), [], iter(images)
+    numbers, rows = torch.arange(samples), []
+    queue = iter(progress_bar(images, desc=f"sigma {sigma:g}", unit="image"))
     while pictures := list(islice(queue, max(1, pipeline.denoiser.batches.size // samples))):  # whole batches
         originals = [torch.as_tensor(picture.pixels) for picture in pictures]
         subject = Subject.together(
@@ -170,8 +172,14 @@ def budget_by_step(
 class _Watched(Denoiser):
     """A denoiser that remembers, by steps, the states that it was shown and the x0 that it predicted."""
 
-    def __init__(self, denoiser: Denoiser) -> None:
-        vars(self).update(vars(denoiser))
+    def __init__(self, plain: Denoiser) -> None:
+        super().__init__(
+            plain.network,
+            plain.schedule,
+            batch_size=plain.batches.size,
+            device=plain.device,
+            timestep_scale=plain.timestep_scale,
+        )
         self.seen: dict[int, tuple[Tensor, Tensor]] = {}
 
     def predict(self, x_t: Tensor, grid: Grid, step: int) -> Prediction:
@@ -195,8 +203,9 @@ def trajectory(
         torch.as_tensor(picture.pixels), torch.zeros(1, dtype=torch.long), _noise(pipeline, picture, sigma, seed)
     )
     guided: dict[int, GuidedStep] = {}
-    guide(pipeline, query, subject, lambda step: guided.update({step.step: step}))
-    purify("adds", replace(pipeline, denoiser=denoiser), query, subject)
+    watched = replace(pipeline, denoiser=denoiser)
+    ended = guide(watched, query, subject, lambda step: guided.update({step.step: step}))
+    continuations(watched, subject, ended).run(query.all_votes)
     image, spent = subject.image * 2 - 1, 0.0
     pictures, rows = [], []
     for step in sorted(denoiser.seen, reverse=True):

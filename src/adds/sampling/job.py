@@ -7,7 +7,6 @@ import contextlib
 import logging
 import platform
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,13 +14,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from adds import __version__
 from adds.data.images import Images, Picture
 from adds.experiment import short_hash
 from adds.machine.devices import Device
-from adds.machine.logs import Stopped, watched
+from adds.machine.logs import Stopped, progress_bar
 from adds.registry import OPTIONS, ROUNDING
 from adds.sampling.counting import Counter, Counting, Draw, Progress, Tally, side_by_side
 from adds.sampling.ledger import FamilyLedgers
@@ -38,6 +36,9 @@ LEDGER_IS = "samples are recorded in"
 
 RAISED_CAP = "raised cap"
 """Why sampling stopped where the most samples were not fixed beforehand: the cap's own test is then not allowed."""
+
+NETWORKS_TOOK = re.compile(r"networks took ([\d.]+) of")
+"""What a job logs at its end, of the seconds that its networks took; `tell_times` in scripts/certify.py writes it."""
 
 PER_IMAGE = re.compile(r"\((\d+) of \d+\): .* of (\d+) samples after (\d+) that chose the class,")
 """What a job logs of a finished image (`_tell`): its place, and its samples of both stages."""
@@ -211,8 +212,7 @@ def _tell_where_it_goes_on(ledgers: FamilyLedgers, images: Images, size: SampleS
 @contextlib.contextmanager
 def _telling(done: HowFar, name: str) -> Iterator[Progress]:
     """Count samples, on a bar that nobody else shows; say how far it was where the job is stopped."""
-    interval = 1 if sys.stderr.isatty() else 30
-    with tqdm(total=done.total, desc=name, unit="sample", mininterval=interval, disable=watched()) as bar:
+    with progress_bar(total=done.total, desc=name, unit="sample") as bar:
 
         def progress(samples: int) -> None:
             done.samples += samples

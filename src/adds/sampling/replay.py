@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from adds.machine.logs import progress_bar
 from adds.registry import Stage, Variant
 from adds.sampling.job import KEY
 from adds.sampling.ledger import Chunk, Classes, open_recorded
@@ -118,7 +119,7 @@ def replay_all(counts: pd.DataFrame, certified: pd.DataFrame, store: Path | str,
     recorded, size = Recorded(store), paper_size(QUESTION, alpha=alpha)
     verdicts = certified.set_index(KEY)
     rows = []
-    for row in counts.itertuples():
+    for row in progress_bar(counts.itertuples(), total=len(counts), desc="replay", unit="image"):
         selection, estimation = recorded(row, "selection"), recorded(row, "estimation")
         found = replay(selection, estimation, classes=len(row.counts_estimation), sigma=row.sigma, size=size)
         verdict = verdicts.loc[(row.method, row.sigma, row.votes, row.number)]

@@ -113,7 +113,7 @@ class _Rows:
 
     @classmethod
     def of(cls, ballots: Ballots, evaluations: int) -> "_Rows":
-        """Take them over; ``evaluations`` were made for all together."""
+        """Copy a batch of ballots off the device; ``evaluations`` were made for all together."""
         n = len(ballots.classes)
         spent = None if ballots.spent_before is None else ballots.spent_before * PER_MILLE
         votes = _floats(ballots.vote_evaluations, 0.0, n)

@@ -170,7 +170,7 @@ class LabelHasMajority:
 class LabelIsTop:
     """Whether the label is the most probable class: the paper's Table 2, an estimate and not a test.
 
-    Where several classes are tied with the label it ends behind one of them more often than ahead of all.
+    If several classes are tied with the label, it is more often found behind one of them than ahead of all.
     """
 
     def answer(self, look: Look) -> Answer | None:
