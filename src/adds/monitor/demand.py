@@ -168,7 +168,8 @@ def demand_of_diffusion(settings: Mapping[str, Any], *, half: bool) -> Demand:
 def demand_of_classifier(settings: Mapping[str, Any], shape: tuple[int, ...], *, half: bool) -> Demand | None:
     """Count a batch of the classifier of images of ``shape`` ([C, H, W]), all of it in one precision.
 
-    What it takes to bring them to another size isn't counted. None of one whose architecture is unknown until it has been obtained.
+    What it takes to bring them to another size isn't counted. None of one whose architecture is unknown until it has
+    been obtained.
     """
     dtype = torch.float16 if half else torch.float32
     with torch.device("meta"):

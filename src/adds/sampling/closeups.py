@@ -36,7 +36,7 @@ Methods = Mapping[str, Mapping[str, str]]
 def _shown(
     pipeline: Pipeline, methods: Methods, subject: Subject, sigma: float, guidance_scale: float | None
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield for each method that makes images those that it shows the classifier, in [-1, 1]: one a sample, one vote."""
+    """Yield for each method that makes images what it shows the classifier, in [-1, 1]: one a sample, one vote."""
     for name, options in methods.items():
         query = Query(sigma, guidance_scale=guidance_scale or 0.0, options=options)
         purified = purify(name, pipeline, query, subject)
