@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from bootstrap import configure_logging
 
-from adds.diffusion.schedule import Schedule
+from adds.diffusion.schedule import Schedule, from_model
 from adds.machine.devices import claim_device
 from adds.models.training import generate
 from adds.models.unet import load_diffusion
@@ -24,7 +24,7 @@ def main(params: dict[str, Any], weights: str, device: torch.device, output: str
         seed=params["seed"],
         device=device,
     )
-    np.save(output, ((samples + 1) / 2).cpu().numpy())
+    np.save(output, from_model(samples).cpu().numpy())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import torch
 from bootstrap import configure_logging
 
 from adds.data.images import Images, class_names
+from adds.diffusion.schedule import to_model
 from adds.models.pipeline import load_for_job
 from adds.sampling.closeups import trajectory
 
@@ -18,7 +19,7 @@ def main(params: dict[str, Any], machine: dict[str, Any], inputs: Any, output: s
     picture = next(iter(images.part(0, 1)))
     facts = {key: params[key] for key in ("sigma", "guidance_scale", "seed")}
     pictures, steps = trajectory(pipeline, picture, **facts)
-    seen = torch.as_tensor(pictures[-1:, 1]).to(pipeline.denoiser.device) * 2 - 1
+    seen = to_model(torch.as_tensor(pictures[-1:, 1]).to(pipeline.denoiser.device))
     predicted = int(pipeline.classifier.predict(seen)[0])
     np.savez(
         output,

@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from adds.data.images import Examples, Form, in_unit_interval, reader, training_of
 from adds.diffusion.noise import SHARED, Noise
-from adds.diffusion.schedule import to_model
+from adds.diffusion.schedule import from_model, to_model
 from adds.methods.base import Query, purify
 from adds.methods.majority import majority
 from adds.methods.release import Subject
@@ -72,7 +72,7 @@ class Purifier:
             for vote in query.all_votes:
                 cast = (purified.vote == vote) | (purified.vote == SHARED)
                 images[purified.owner[cast], vote - 1] = purified.images[cast]
-            parts.append(((images + 1) / 2).numpy().astype(np.float16))
+            parts.append(from_model(images).numpy().astype(np.float16))
         return np.concatenate(parts)
 
     def _subject(self, examples: Examples, sample: int, stage: Stage) -> Subject:

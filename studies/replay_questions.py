@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from adds.certificates.bounds import bound_function
 from adds.certificates.label import label_has_majority
 from adds.experiment import LEDGERS
-from adds.registry import METHODS
-from adds.sampling.replay import PAPER_N, PAPER_N0, Recorded, Replay, paper_size, replay
+from adds.registry import METHODS, PAPER_N, PAPER_N0
+from adds.sampling.replay import Recorded, Replay, paper_size, replay
 from adds.sampling.stopping import LABEL_QUESTIONS, Certified, Question
 
 SECOND_RUNS = 20

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from adds.registry import METHODS, Variant
+from adds.registry import METHODS, PAPER_N, PAPER_N0, Variant
 from adds.results.accuracy import (
     accuracy_steps,
     accuracy_table,
@@ -38,7 +38,7 @@ from adds.results.tables import (
     write_note,
 )
 from adds.sampling.ledger import Chunk, FamilyLedgers
-from adds.sampling.replay import PAPER_N, PAPER_N0, QUESTION, Recorded, paper_size, replay, replay_all, sequence
+from adds.sampling.replay import QUESTION, Recorded, paper_size, replay, replay_all, sequence
 from adds.sampling.stopping import LABEL_QUESTIONS, Certified, SampleSize, Stop
 from tests.test_ledger import identity_of, images_of, job, sampler_in_closed_form
 

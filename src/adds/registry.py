@@ -38,6 +38,10 @@ Origin = Literal["paper", "yardstick", "ours"]
 """Whose a method is: the paper's comparison, what the paper's comparison lacks, or our own."""
 
 
+PAPER_IMAGES, PAPER_N0, PAPER_N = 250, 1_000, 10_000
+"""The paper's images, and its samples of each to select and to estimate."""
+
+
 class Variant(NamedTuple):
     """A method and its number of votes: a row of the paper's tables."""
 

@@ -27,6 +27,11 @@ def to_model(image: Tensor) -> Tensor:
     return image * 2 - 1
 
 
+def from_model(image: Tensor) -> Tensor:
+    """Convert an image from the model's [-1, 1] to [0, 1]."""
+    return (image + 1) / 2
+
+
 @dataclass(frozen=True)
 class Grid:
     """A reverse process that visits only some timesteps of the original one (the paper's t = T, ..., 1).

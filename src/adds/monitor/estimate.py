@@ -17,9 +17,8 @@ from adds.experiment import Experiment
 from adds.methods.base import Query, method
 from adds.monitor.expected import expected_samples, padding_warning
 from adds.monitor.speed import Speed, assumed_speed
-from adds.registry import OPTIONS, in_order, title
+from adds.registry import OPTIONS, PAPER_N, PAPER_N0, in_order, title
 from adds.sampling.job import SETTING
-from adds.sampling.replay import PAPER_N, PAPER_N0
 from adds.sampling.stopping import LABEL_QUESTIONS, Certified, Question, SampleSize, Stop
 
 START_UP_SHARE = 0.05

@@ -10,8 +10,6 @@ from adds.sampling.job import KEY, SETTING
 
 Array = NDArray[np.float64]
 
-PAPER_IMAGES = 250
-
 
 def majority_again(successes: ArrayLike, trials: ArrayLike, *, n: int, alpha: float) -> Array:
     """Return P(K >= k*) for K of n fresh samples, k* the least count that certifies a majority at alpha.

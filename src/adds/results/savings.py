@@ -2,8 +2,8 @@
 
 import pandas as pd
 
+from adds.registry import PAPER_N, PAPER_N0
 from adds.sampling.job import SETTING
-from adds.sampling.replay import PAPER_N, PAPER_N0
 
 
 def saving_table(replayed: pd.DataFrame) -> pd.DataFrame:

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
-from adds.registry import Variant, in_order, title
-from adds.results.again import PAPER_IMAGES
+from adds.registry import PAPER_IMAGES, Variant, in_order, title
 from adds.results.page import page
 from adds.sampling.job import SETTING
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from adds.data.images import Picture
 from adds.diffusion.denoiser import Denoiser, Prediction
 from adds.diffusion.noise import Noise
-from adds.diffusion.schedule import Grid
+from adds.diffusion.schedule import Grid, from_model, to_model
 from adds.machine.logs import progress_bar
 from adds.methods.adds import GuidedStep, continuations, guide
 from adds.methods.base import Query, purify
@@ -65,7 +65,7 @@ def denoised_pictures(
         image = torch.as_tensor(picture.pixels)
         subject = Subject(image, sample, _noise(pipeline, picture, sigma, seed))
         columns = [
-            ("original", image[None] * 2 - 1),
+            ("original", to_model(image[None])),
             ("noised (RS)", release(schedule, subject, sigma).y.cpu()),
         ]
         shown_by = _shown(pipeline, methods, subject, sigma, guidance_scale)
@@ -82,7 +82,7 @@ def denoised_pictures(
                     "right": "no" if column and picture.label not in (None, predicted) else "yes",
                 }
             )
-        pictures.append(torch.cat([(shown + 1) / 2 for _, shown in columns]).numpy())
+        pictures.append(torch.cat([from_model(shown) for _, shown in columns]).numpy())
     return np.stack(pictures), pd.DataFrame(rows)
 
 
@@ -112,7 +112,7 @@ def detail_of(
             ]
         )
         for name, shown_by_all in _shown(pipeline, methods, subject, sigma, guidance_scale):
-            parts = ((shown_by_all.double() + 1) / 2).split(samples)
+            parts = from_model(shown_by_all.double()).split(samples)
             for picture, image, shown in zip(pictures, originals, parts, strict=True):
                 rows.append(
                     {
@@ -206,7 +206,7 @@ def trajectory(
     watched = replace(pipeline, denoiser=denoiser)
     ended = guide(watched, query, subject, lambda step: guided.update({step.step: step}))
     continuations(watched, subject, ended).run(query.all_votes)
-    image, spent = subject.image * 2 - 1, 0.0
+    image, spent = to_model(subject.image), 0.0
     pictures, rows = [], []
     for step in sorted(denoiser.seen, reverse=True):
         x_t, x0 = (tensor[0].cpu() for tensor in denoiser.seen[step])
@@ -215,5 +215,5 @@ def trajectory(
             pulled = x0 + guided[step].scale[0].cpu() * (image - x0)
             spent = float(guided[step].spent[0].mean()) / squared_budget(sigma)
         rows.append({"timestep": pipeline.grid.timesteps[step], "guided": step in guided, "spent_percent": 100 * spent})
-        pictures.append(((torch.stack([x_t, x0, pulled]) + 1) / 2).numpy())
+        pictures.append(from_model(torch.stack([x_t, x0, pulled])).numpy())
     return np.stack(pictures).astype(np.float32), pd.DataFrame(rows)

@@ -15,13 +15,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from adds.machine.logs import progress_bar
-from adds.registry import Stage, Variant
+from adds.registry import PAPER_N, PAPER_N0, Stage, Variant
 from adds.sampling.job import KEY
 from adds.sampling.ledger import Chunk, Classes, open_recorded
 from adds.sampling.stopping import Certified, Question, Rule, SampleSize, Stop
 from adds.sampling.votes import predictions_of
 
-PAPER_N0, PAPER_N = 1000, 10_000
 LOOK_EVERY = 16
 QUESTION = Certified("pair", 0.0)
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from adds.data.download import Expected, use_local
+from adds.diffusion.schedule import from_model, to_model
 from adds.models.weights import DESCRIPTION, WEIGHTS, describe_model, load_weights, save_weights, sha256_of
 
 RANGES = ((0, 1), (-1, 1))
@@ -37,7 +38,7 @@ class InModelRange(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits for images in [-1, 1]."""
-        logits: Tensor = self.network((images + 1) / 2 if self.low == 0 else images)
+        logits: Tensor = self.network(from_model(images) if self.low == 0 else images)
         return logits
 
 
@@ -83,7 +84,7 @@ def obtain(order: Mapping[str, Any], folder: Path) -> None:
 
 def _classes(network: nn.Module, shape: Sequence[int]) -> str:
     """Name a network by the classes that it gives some random images: its code may be in more files than one."""
-    images = torch.rand(PROBES, *shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    images = to_model(torch.rand(PROBES, *shape, generator=torch.Generator().manual_seed(0)))
     with torch.inference_mode():
         return "".join(f"{label:x}." for label in network.eval()(images).argmax(dim=1).tolist())
 

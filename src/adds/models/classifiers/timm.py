@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adds.data.download import Expected, use_local
+from adds.diffusion.schedule import from_model
 from adds.models.weights import DESCRIPTION, WEIGHTS, describe_model, load_weights, save_weights
 
 RESIZE = "bicubic"
@@ -79,7 +80,7 @@ class TimmClassifier(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits for images in [-1, 1]."""
-        unit = (images + 1) / 2
+        unit = from_model(images)
         if unit.shape[-2:] != self.input_size:
             unit = functional.interpolate(unit, size=self.input_size, mode=RESIZE, antialias=True)
         with torch.autocast("cuda", torch.float16, enabled=self.half_precision):

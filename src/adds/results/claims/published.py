@@ -17,7 +17,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from adds.results.again import PAPER_IMAGES
+from adds.registry import PAPER_IMAGES
 from adds.results.claims.claim import Claim, Contrast, Part, read_claims
 from adds.results.claims.paired import Found, Test, of_shares
 from adds.results.claims.verdict import ONE_OF, Printed, Row, beside, blank, filled, judge, requirements

@@ -7,12 +7,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from adds.registry import Variant, in_order, title
+from adds.registry import PAPER_N, Variant, in_order, title
 from adds.results.figures.style import MARKERS, PALETTE, TEXT_WIDTH, shorten
 from adds.sampling.job import SETTING
-
-SAMPLES = 10_000
-"""The paper's number of certification samples, to which seconds are scaled."""
 
 
 def warmed_up(numbers: Sequence[int], images_per_job: int) -> list[int]:
@@ -24,7 +21,7 @@ def warmed_up(numbers: Sequence[int], images_per_job: int) -> list[int]:
 
 
 def times(certified: pd.DataFrame, numbers: Sequence[int], images_per_job: int) -> pd.DataFrame:
-    """Return per setting: evaluations per sample, and quartiles of the seconds that 10,000 samples of an image take.
+    """Return per setting: evaluations per sample, and quartiles of the seconds of the paper's 10,000 samples of an image.
 
     ``numbers`` are the images in their list's order, of which every job takes ``images_per_job``.
     """
@@ -32,7 +29,7 @@ def times(certified: pd.DataFrame, numbers: Sequence[int], images_per_job: int) 
     totals = certified.assign(samples=samples).groupby(SETTING)[["evaluations", "samples"]].sum()
     timed = certified[certified["number"].isin(warmed_up(numbers, images_per_job))]
     timed = certified if timed.empty else timed
-    scaled = timed.assign(seconds=timed["seconds"] / samples.loc[timed.index] * SAMPLES).groupby(SETTING)["seconds"]
+    scaled = timed.assign(seconds=timed["seconds"] / samples.loc[timed.index] * PAPER_N).groupby(SETTING)["seconds"]
     table = pd.DataFrame({"evaluations_per_sample": totals["evaluations"] / totals["samples"]})
     for name, share in (("low", 0.25), ("median", 0.5), ("high", 0.75)):
         table[f"seconds_per_10000_samples_{name}"] = scaled.quantile(share)
@@ -66,7 +63,7 @@ def draw(table: pd.DataFrame) -> Figure:
     right.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
     right.xaxis.set_major_formatter("{x:g}")
     right.xaxis.set_minor_formatter(NullFormatter())
-    right.set_xlabel(f"Seconds per image, 10,000 samples\non {shorten(table['device'].iloc[0], 44)}")
+    right.set_xlabel(f"Seconds per image, {PAPER_N:,} samples\non {shorten(table['device'].iloc[0], 44)}")
     for axis in (left, right):
         axis.tick_params(axis="y", length=0)
         axis.grid(color="0.9", linewidth=0.5)
