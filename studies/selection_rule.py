@@ -18,7 +18,6 @@ from scipy.special import bdtrc
 
 from adds.certificates.betting import log_evidence_of_lead
 from adds.registry import PAPER_N, PAPER_N0
-from adds.sampling.replay import 
 
 Shares = NDArray[np.float64]
 Ends = Callable[[int, int], bool]

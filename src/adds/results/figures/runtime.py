@@ -21,7 +21,7 @@ def warmed_up(numbers: Sequence[int], images_per_job: int) -> list[int]:
 
 
 def times(certified: pd.DataFrame, numbers: Sequence[int], images_per_job: int) -> pd.DataFrame:
-    """Return per setting: evaluations per sample, and quartiles of the seconds of the paper's 10,000 samples of an image.
+    """Return per setting: evaluations per sample, and quartiles of an image's seconds for the paper's 10,000 samples.
 
     ``numbers`` are the images in their list's order, of which every job takes ``images_per_job``.
     """
