@@ -13,7 +13,9 @@ from bootstrap import configure_logging
 
 from adds.experiment import Experiment
 from adds.machine.devices import Device, claim_device
+from adds.machine.gpus import has_gpu
 from adds.monitor.machine_check import (
+    TWO_JOBS,
     Check,
     Finding,
     Job,
@@ -49,7 +51,8 @@ def tell(text: str) -> None:
 
 def main(experiment: Experiment, machine: dict[str, Any], results: Path) -> bool:
     torch.set_num_threads(machine["threads"])
-    jobs = attempted("two jobs at once", lambda: [share_out(machine["jobs_per_gpu"])])  # before this process has a GPU
+    # Before this process has a GPU.
+    jobs = attempted(TWO_JOBS, lambda: [share_out(machine["jobs_per_gpu"])]) if has_gpu() else []
     claimed: list[Device] = []
 
     def claim() -> list[Finding]:
@@ -59,8 +62,9 @@ def main(experiment: Experiment, machine: dict[str, Any], results: Path) -> bool
     findings, rates = attempted("device", claim) + jobs, {}
     if claimed:
         device = torch.device(claimed[0].kind)
+        findings += attempted("random numbers", lambda: compare_noise(device))
         check = check_networks(experiment, machine, device)
-        findings += attempted("random numbers", lambda: compare_noise(device)) + check.findings
+        findings += check.findings
         rates = check.rates
     tell(table(findings))
     problems = [finding for finding in findings if finding.verdict == "PROBLEM"]
@@ -72,7 +76,8 @@ def main(experiment: Experiment, machine: dict[str, Any], results: Path) -> bool
     if problems:
         tell(f"\nNOT READY for {experiment.name}: {'; '.join(f'{one.what}: {one.found}' for one in problems)}")
         return False
-    tell(f"\nReady for {experiment.name}. `snakemake estimate` takes its speed from {results / CHECK} now.")
+    noted = " (mind the notes)" if any(finding.verdict == "note" for finding in findings) else ""
+    tell(f"\nReady for {experiment.name}{noted}. `snakemake estimate` takes its speed from {results / CHECK} now.")
     return True
 
 

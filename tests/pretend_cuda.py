@@ -58,6 +58,8 @@ class Counts:
     """How often the CPU had to wait, by reason and line of the project's code."""
     emptied: int = 0
     """How often the cache of freed memory was emptied."""
+    peaks_forgotten: int = 0
+    """How often the largest memory so far was forgotten."""
 
     def clear(self) -> None:
         """Start anew."""
@@ -449,6 +451,9 @@ def pretend_cuda() -> Iterator[Counts]:
     def empty_cache() -> None:
         counts.emptied += 1
 
+    def forget_peak(_device: object = None) -> None:
+        counts.peaks_forgotten += 1
+
     patches = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
@@ -460,7 +465,7 @@ def pretend_cuda() -> Iterator[Counts]:
         "memory_reserved": lambda _device=None: 0,
         "memory_allocated": lambda _device=None: 0,
         "max_memory_allocated": lambda _device=None: 0,
-        "reset_peak_memory_stats": lambda _device=None: None,
+        "reset_peak_memory_stats": forget_peak,
         "is_bf16_supported": lambda **_: True,
         "synchronize": lambda _device=None: counts.wait("torch.cuda.synchronize"),
         "empty_cache": empty_cache,

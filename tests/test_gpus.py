@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import time
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -70,10 +69,10 @@ def test_a_job_waits_for_a_free_gpu_and_sees_only_its_own(tmp_path, monkeypatch,
         other.kill()
         other.join()
 
-    monkeypatch.setattr(gpus, "time", SimpleNamespace(sleep=end_the_other))
+    monkeypatch.setattr(gpus.time, "sleep", end_the_other)
     assert take_gpu() == "GPU-bb", "it is free again when its process has ended"
     assert os.environ[VISIBLE] == "GPU-bb"
-    assert "waiting for one" in caplog.text
+    assert "all of 2 GPUs are taken: waiting" in caplog.text
 
 
 def test_a_schedulers_jobs_have_locks_of_their_own(tmp_path, monkeypatch):
@@ -99,20 +98,80 @@ def test_without_a_gpu_nothing_is_taken(monkeypatch):
     assert visible_gpus() == []
 
 
-def test_amds_gpus_are_one_jobs_at_a_time(tmp_path, monkeypatch):
+def test_nameless_gpus_are_one_jobs_at_a_time(tmp_path, monkeypatch, caplog):
+    """AMD's, and NVIDIA's where nvidia-smi is missing, as in some containers."""
     monkeypatch.delenv(VISIBLE, raising=False)
     monkeypatch.setattr(gpus.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(gpus, "_held", [])
     monkeypatch.setattr(gpus, "which", lambda _: None)
-    monkeypatch.setattr(torch.version, "hip", "6.4")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "AMD Instinct")
-    machine = {"device": "auto", "jobs_per_gpu": 1}
-    assert claim_device(machine).name == "AMD Instinct"
-    with pytest.raises(RuntimeError, match="run one job at a time"):
-        claim_device(machine)
-    for file in gpus._held:
-        file.close()
-    assert claim_device(machine).name == "AMD Instinct", "the first job has ended"
-    monkeypatch.setattr(torch.version, "hip", None)
-    assert claim_device(machine).name == "AMD Instinct", "what has no ROCm isn't AMD's"
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Instinct")
+    machine, waited = {"device": "auto", "jobs_per_gpu": 4}, []
+
+    def end_the_first(_pause):
+        waited.append(len(gpus._held))
+        gpus._held.pop().close()
+
+    monkeypatch.setattr(gpus.time, "sleep", end_the_first)
+    assert claim_device(machine).name == "Instinct"
+    assert not waited
+    assert claim_device(machine).name == "Instinct"
+    assert waited == [1]
+    assert "another job uses the GPU: waiting" in caplog.text
+
+
+def test_a_gpu_is_taken_before_cuda_is_asked(tmp_path, monkeypatch):
+    """CUDA looks at what is visible once: whoever asks it first has every GPU, and number 0 like all others."""
+    monkeypatch.setenv(VISIBLE, "GPU-aa,GPU-bb")
+    monkeypatch.setattr(gpus.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(gpus, "_held", [])
+    seen = []
+
+    def asked(answer):
+        return lambda *_: seen.append(os.environ[VISIBLE]) or answer
+
+    answers = {"is_available": True, "device_count": 2, "current_device": 0, "get_device_name": "one", "init": None}
+    for name, answer in answers.items():
+        monkeypatch.setattr(torch.cuda, name, asked(answer))
+    assert claim_device({"device": "cuda", "jobs_per_gpu": 1}).name == "one"
+    assert seen
+    assert set(seen) == {"GPU-aa"}
+
+
+def listing(tmp_path, monkeypatch, **programs):
+    """Put programs that print something in place of all others."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(VISIBLE, raising=False)
+    monkeypatch.setattr(gpus, "DEVICES", tmp_path)
+    for name, text in programs.items():
+        program = tmp_path / name.replace("_", "-")
+        program.write_text(f"#!/bin/sh\n/bin/cat <<'END'\n{text}\nEND\n")
+        program.chmod(0o755)
+
+
+ONE, TWO = ("GPU 0: A100 (UUID: GPU-aa)", "GPU 1: A100 (UUID: GPU-bb)")
+PARTS = "  MIG 1g.5gb Device 0: (UUID: MIG-c1)\n  MIG 1g.5gb Device 1: (UUID: MIG-c2)"
+
+
+@pytest.mark.parametrize(
+    ("programs", "names", "there"),
+    [
+        ({}, [], False),
+        ({"nvidia_smi": f"{ONE}\n{TWO}"}, ["0", "1"], True),
+        ({"nvidia_smi": f"{ONE}\n{PARTS}\n{TWO}"}, ["MIG-c1", "MIG-c2", "1"], True),
+        ({"nvidia_smi": "couldn't communicate with the driver", "rocm_smi": "GPU[0]: Instinct"}, [], True),
+        ({"rocm_smi": "no devices"}, [], False),
+    ],
+)
+def test_gpus_are_listed_by_their_makers_programs(tmp_path, monkeypatch, programs, names, there):
+    listing(tmp_path, monkeypatch, **programs)
+    assert visible_gpus() == names
+    assert gpus.has_gpu() == there
+
+
+def test_a_gpu_that_no_program_lists_is_there(tmp_path, monkeypatch):
+    listing(tmp_path, monkeypatch)
+    (tmp_path / "nvidiactl").touch()
+    assert not gpus.has_gpu()
+    (tmp_path / "nvidia0").touch()
+    assert gpus.has_gpu()

@@ -218,6 +218,21 @@ def test_without_a_gpu_the_paper_is_refused_before_any_download(server, tmp_path
     assert run(folder, server, "--dry-run", device="auto").returncode == 0
 
 
+def test_several_jobs_at_once_are_refused_where_gpus_have_no_names(server, tmp_path, monkeypatch):
+    """AMD's: jobs would all have the first."""
+    folder, programs = copy_project(tmp_path / "project"), tmp_path / "programs"
+    programs.mkdir()
+    for name, text in {"rocm-smi": "GPU[0]: Instinct", "nvidia-smi": ""}.items():
+        (programs / name).write_text(f"#!/bin/sh\necho '{text}'\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    done = run(folder, server, "--resources", "gpu=2", device="auto")
+    assert done.returncode != 0
+    assert "gpu=2: this machine has no names for its GPUs" in done.stdout + done.stderr
+    assert not (folder / "resources").exists()
+
+
 def test_no_account_and_no_space_are_told_before_any_download(server, tmp_path):
     folder = copy_project(tmp_path)
     image_net = {**described(server, "/ILSVRC2012_img_val.tar", "md5"), "urls": [server.address + "/account/val.tar"]}

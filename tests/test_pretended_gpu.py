@@ -39,6 +39,7 @@ from adds.diffusion.schedule import Schedule, evenly_spaced
 from adds.experiment import Experiment, Setting
 from adds.machine import gpus
 from adds.methods import adds, adds_bridge, base, consensus, guidance, privacy, release
+from adds.models import compiled
 from adds.models import unet as diffusion
 from adds.models.classifiers import kernel, python, small, timm
 from adds.models.fast_unet import FusedAttention, halve
@@ -727,3 +728,10 @@ def test_guided_steps_wait_for_the_gpu_once_for_those_that_leave(schedule, weigh
     at = {line: waits for (reason, line), waits in gpu.waits.items() if line.startswith("guidance.py")}
     assert max(at.values()) <= len(pipeline.grid)
     assert not any("mask" in reason for reason, line in gpu.waits if line.startswith(("guidance.py", "privacy.py")))
+
+
+def test_what_compiled_code_is_compared_on_is_on_the_gpu():
+    with pretend_cuda():
+        network = random_unet().to("cuda")
+        what = diffusion.compilable({"unet": TINY_UNET, "half_precision": False}, torch.device("cuda"), 4)
+        assert compiled.check_values(network, network, what) == 0

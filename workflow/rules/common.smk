@@ -127,16 +127,33 @@ def all_counts(wildcards) -> list[str]:
 
 
 def require_gpu() -> None:
-    """Stop before any job where a GPU is needed and this machine has none; the check finds that out itself."""
+    """Stop before any job where a GPU is needed and this machine has none, or can't tell several apart.
+
+    The check finds that out itself.
+    """
     jobs = [job for job in workflow.dag.needrun_jobs() if job.rule.name != "check"]
     wanted = any(job.resources.get("gpu") for job in jobs)
-    if not (workflow.local_exec and wanted) or gpus.has_gpu():
+    if not (workflow.local_exec and wanted):
+        return
+    if gpus.has_gpu():
+        if gpu_jobs_at_once() > 1 and not gpus.visible_gpus():
+            raise WorkflowError(
+                f"gpu={gpu_jobs_at_once()}: this machine has no names for its GPUs (they are AMD's, or nvidia-smi is missing), so "
+                "that jobs would share one. Run one job at a time (--resources gpu=1), or let a scheduler give each "
+                "job a GPU of its own."
+            )
         return
     raise WorkflowError(
         f"this machine has no GPU, and {EXPERIMENT.name} needs one: {cost()} (snakemake estimate tells more). "
         "Run it on a GPU machine or through a cluster executor; try the embedded experiment with --configfile "
         "config/digits.yaml; or set device: cpu if you mean it."
     )
+
+
+def gpu_jobs_at_once() -> float:
+    """As the command line or a profile says; without either there is no limit but that of the cores."""
+    found = workflow.global_resources.get("gpu", workflow.cores)
+    return getattr(found, "value", found)
 
 
 def require_downloads() -> None:

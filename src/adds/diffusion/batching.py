@@ -17,8 +17,11 @@ _TOO_LITTLE = re.compile(
     r"(CUDA|HIP|CUDA driver) error: out of memory"
     r"|(CUDNN|CUBLAS|HIPBLAS)_STATUS_(ALLOC|INTERNAL_ERROR_DEVICE_ALLOCATION)_FAILED"  # cuDNN's words since version 9
 )
-_NO_ENGINE = "unable to find an engine to execute this computation"
-"""What torch says of a convolution when each of cuDNN's ways to compute it failed, also where that was for memory."""
+_PERHAPS_TOO_LITTLE = re.compile(
+    r"unable to find an engine to execute this computation"  # each of cuDNN's ways to compute a convolution failed
+    r"|(CUDNN|CUBLAS)_STATUS_NOT_INITIALIZED"  # a library that is first used when hardly any memory is left
+)
+"""What is said for want of memory, and for other reasons too."""
 _NEARLY_FULL = 0.1
 
 
@@ -26,7 +29,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     """Tell whether an error is for want of a GPU's memory: libraries below torch have words of their own for it."""
     if isinstance(error, torch.OutOfMemoryError) or _TOO_LITTLE.search(str(error)):
         return True
-    return _NO_ENGINE in str(error) and _is_nearly_full()
+    return bool(_PERHAPS_TOO_LITTLE.search(str(error))) and _is_nearly_full()
 
 
 def _is_nearly_full() -> bool:

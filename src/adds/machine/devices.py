@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adds.machine.gpus import refuse_to_share_amd, take_gpu
+from adds.machine.gpus import take_gpu, take_turns
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ def claim_device(machine: Mapping[str, Any]) -> Device:
     taken = take_gpu(jobs_per_gpu=machine["jobs_per_gpu"])
     import torch
 
-    if taken is None and torch.version.hip is not None:
-        refuse_to_share_amd()
     if not torch.cuda.is_available():
         raise ValueError(
             f"device is {machine['device']!r}, but this machine has no GPU that torch can use: run this where there "
             "is one, or set device to 'cpu' if you mean it"
         )
+    if taken is None:
+        take_turns()
     return Device("cuda", torch.cuda.get_device_name())

@@ -8,6 +8,7 @@ shared out, and nothing else is touched.
 import fcntl
 import logging
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -22,13 +23,22 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 SCHEDULERS = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "JOB_ID")
 """What cluster schedulers call their jobs in the environment."""
 
+PAUSE = 5.0
+"""Seconds between two looks for a free GPU."""
+
+DEVICES = Path("/dev")
+
 _held: list[IO[str]] = []  # a lock lasts as long as its file is open
 
 
 def has_gpu() -> bool:
-    """Tell whether a driver shows a GPU; asking torch would cost every start of Snakemake seconds."""
+    """Tell whether a driver shows a GPU; asking torch would cost every start of Snakemake seconds.
+
+    In containers there may be a GPU's device and no program that lists it.
+    """
     listers = (["nvidia-smi", "-L"], ["rocm-smi", "--showid"])
-    return any(which(lister[0]) and "GPU" in _output_of(lister) for lister in listers)
+    listed = any(which(lister[0]) and "GPU" in _output_of(lister) for lister in listers)
+    return listed or any(DEVICES.glob("nvidia[0-9]*"))
 
 
 def _output_of(command: Sequence[str]) -> str:
@@ -36,13 +46,22 @@ def _output_of(command: Sequence[str]) -> str:
 
 
 def visible_gpus() -> list[str]:
-    """Return the names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES wants them."""
+    """Return the names of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES wants them.
+
+    None where nothing names them: AMD's, or NVIDIA's without nvidia-smi. Of a GPU that is cut into instances (MIG) each
+    is one.
+    """
     if VISIBLE in os.environ:
         return [name.strip() for name in os.environ[VISIBLE].split(",") if name.strip() not in ("", "-1")]
     if which("nvidia-smi") is None:
         return []
-    listed = _output_of(["nvidia-smi", "-L"]).splitlines()
-    return [str(number) for number in range(sum(line.startswith("GPU ") for line in listed))]
+    found: list[list[str]] = []
+    for line in _output_of(["nvidia-smi", "-L"]).splitlines():
+        if line.startswith("GPU "):
+            found.append([])
+        elif instance := re.search(r"UUID: (MIG-[^)]+)", line):
+            found[-1].append(instance[1])
+    return [name for number, instances in enumerate(found) for name in instances or [str(number)]]
 
 
 def lock_folder() -> Path:
@@ -70,29 +89,31 @@ def claim(gpus: Sequence[str], *, jobs_per_gpu: int, folder: Path) -> str | None
     return None
 
 
-def refuse_to_share_amd() -> None:
-    """Let one job at a time use the GPUs of a machine that has AMD's: nothing here tells them apart."""
-    if claim(["amd"], jobs_per_gpu=1, folder=lock_folder()) is None:
-        raise RuntimeError(
-            "another job is using this machine's GPU. AMD's GPUs can't be shared out among jobs here: run one job at a "
-            "time (--resources gpu=1), or let a scheduler give each job a GPU of its own"
-        )
-
-
-def take_gpu(*, jobs_per_gpu: int = 1, pause: float = 5.0) -> str | None:
+def take_gpu(*, jobs_per_gpu: int = 1) -> str | None:
     """Make one GPU the only one that this process sees, until it ends; wait where all are taken.
 
-    It must be called before torch first uses a GPU. Returns the GPU's name, or None where NVIDIA has none.
+    It must be called before CUDA is asked for anything: it looks at what is visible once. Returns the GPU's name, or
+    None where GPUs have no names.
     """
     gpus = visible_gpus()
     if not gpus:
         return None
+    os.environ[VISIBLE] = gpu = _wait_for(gpus, jobs_per_gpu)
+    logger.info("using GPU %s", gpu)
+    return gpu
+
+
+def take_turns() -> None:
+    """Wait until no other job uses the GPUs of this machine, which has no names for them."""
+    _wait_for(["nameless"], jobs_per_gpu=1)
+
+
+def _wait_for(gpus: Sequence[str], jobs_per_gpu: int) -> str:
     waited = False
     while (gpu := claim(gpus, jobs_per_gpu=jobs_per_gpu, folder=lock_folder())) is None:
         if not waited:
-            logger.warning("all of %d GPUs are taken: waiting for one (is --resources gpu=... too high?)", len(gpus))
+            told = "another job uses the GPU" if len(gpus) == 1 else f"all of {len(gpus)} GPUs are taken"
+            logger.warning("%s: waiting (is --resources gpu=... too high?)", told)
             waited = True
-        time.sleep(pause)
-    os.environ[VISIBLE] = gpu
-    logger.info("using GPU %s", gpu)
+        time.sleep(PAUSE)
     return gpu

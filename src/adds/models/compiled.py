@@ -172,7 +172,8 @@ class CompiledNetwork:
         self.failure = ""
         """What compiled code said when it failed and the network itself didn't; it isn't asked again."""
         # What torch._inductor.aoti_load_package wraps, without the two seconds that importing the compiler takes.
-        self._loader = torch._C._aoti.AOTIModelPackageLoader(str(package), "model", False, 1, -1)
+        # For one thread: else a GPU's every evaluation would first wait for the one before.
+        self._loader = torch._C._aoti.AOTIModelPackageLoader(str(package), "model", True, 1, -1)
         weights = network.state_dict()
         missing = [name for name in self._loader.get_constant_fqns() if name not in weights]
         if missing:

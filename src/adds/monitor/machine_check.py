@@ -13,8 +13,10 @@ import select
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +49,9 @@ MOST_ULPS = 8
 
 LEAST_EQUAL = 0.9
 """Which share of a classifier's predictions should be the same in half precision and in single."""
+
+LEAST_CLASSES = 5
+"""How many classes must occur for that to say anything: with random weights it may be one."""
 
 SECONDS = {"diffusion": 40.0, "classifier": 15.0}
 """How long batches of each network are tried."""
@@ -81,11 +86,14 @@ def attempted(what: str, look: Callable[[], Sequence[Finding]]) -> list[Finding]
     try:
         return list(look())
     except Exception as error:  # whatever a machine may say: the check is there to tell
-        logger.exception("%s failed", what)
+        logger.debug("%s failed", what, exc_info=not isinstance(error, ValueError))
         return [Finding(what, first_line(error), "PROBLEM")]
 
 
 # The device
+
+
+TWO_JOBS = "two jobs at once"
 
 
 def describe_device(device: Device) -> Finding:
@@ -109,10 +117,12 @@ def _driver() -> str:
 
 _CLAIM = """
 import sys
+import adds.models.pipeline, adds.sampling.sampler  # as jobs do before they have a GPU
 from adds.machine.gpus import take_gpu
 name = take_gpu(jobs_per_gpu=int(sys.argv[1]))
 import torch
-print(torch.cuda.get_device_properties(0).uuid if torch.cuda.is_available() else name, flush=True)
+named = name.startswith("MIG-") or not torch.cuda.is_available()
+print(name if named else torch.cuda.get_device_properties(0).uuid, flush=True)
 sys.stdin.read()
 """
 
@@ -122,9 +132,10 @@ def share_out(jobs_per_gpu: int, patience: float = 60.0) -> Finding:
 
     Two GPUs must be two, and one must not be shared unless that is configured: then the second job waits.
     """
-    what, gpus = "two jobs at once", visible_gpus()
+    what, gpus = TWO_JOBS, visible_gpus()
     if not gpus:
-        return Finding(what, "no GPU of NVIDIA's to share out")
+        unnamed = "GPUs have no names here (AMD's, or nvidia-smi is missing): jobs take turns, so run one at a time"
+        return Finding(what, unnamed, "note")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     pipe = subprocess.PIPE
     started = [
@@ -271,7 +282,10 @@ def compare_precision(networks: Networks, states: int = 16, images: int = 64) ->
     classifier = networks.classifier(half=True) if networks.halved("classifier") else None
     if classifier is not None and getattr(classifier, "half_precision", False):
         found.append(_compare_classifiers(networks, classifier, images))
-    return found or [Finding("precision", "single, in both networks")]
+    told = "single, in both networks"
+    if networks.device.type == "cuda" and torch.backends.cudnn.allow_tf32:
+        told += "; CUDA's convolutions round to TF32 where the GPU has it"
+    return found or [Finding("precision", told)]
 
 
 def _values(evaluate: Evaluate, rows: Tensor) -> Tensor:
@@ -288,7 +302,9 @@ def _compare_unets(networks: Networks, n: int) -> Finding:
         network = networks.unet(half=half)
         return torch.cat([_values(at_timestep(network, step), networks.states(n)) for step in (50.0, 500.0, 950.0)])
 
-    difference = _difference(values(half=True), values(half=False))
+    with _without_tf32():
+        exact = values(half=False)
+    difference = _difference(values(half=True), exact)
     told = f"within {difference:.1e} of its largest value in single{networks.weights('diffusion')}"
     good = difference <= MOST_DIFFERENCE["cuda"]
     return Finding("diffusion model in half precision", told, "good" if good else "PROBLEM")
@@ -297,15 +313,30 @@ def _compare_unets(networks: Networks, n: int) -> Finding:
 def _compare_classifiers(networks: Networks, rounded: Evaluate, n: int) -> Finding:
     single = networks.classifier(half=False)
     assert single is not None
-    logits, expected = (_values(network, networks.images(n)) for network in (rounded, single))
-    difference = _difference(logits, expected)
-    equal = float((logits.argmax(1) == expected.argmax(1)).float().mean())
-    told = (
-        f"within {difference:.1e} of its largest logit in single, {100 * equal:.0f}% of predictions on noise are the "
-        f"same{networks.weights('classifier')}"
-    )
-    good: Verdict = "good" if equal >= LEAST_EQUAL else "note"
-    return Finding("classifier in half precision", told, good if difference <= MOST_DIFFERENCE["cuda"] else "PROBLEM")
+    logits = _values(rounded, networks.images(n))
+    with _without_tf32():
+        expected = _values(single, networks.images(n))
+    difference, predicted = _difference(logits, expected), expected.argmax(1)
+    equal, classes = float((logits.argmax(1) == predicted).float().mean()), len(predicted.unique())
+    told = f"within {difference:.1e} of its largest logit in single"
+    told += f", {100 * equal:.0f}% of predictions on noise are the same" if classes >= LEAST_CLASSES else ""
+    good: Verdict = "good" if equal >= LEAST_EQUAL or classes < LEAST_CLASSES else "note"
+    verdict = good if difference <= MOST_DIFFERENCE["cuda"] else "PROBLEM"
+    return Finding("classifier in half precision", told + networks.weights("classifier"), verdict)
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    """Let convolutions and products be computed in single precision throughout."""
+    settings: tuple[Any, ...] = (torch.backends.cudnn, torch.backends.cuda.matmul)
+    before = [found.allow_tf32 for found in settings]
+    try:
+        for found in settings:
+            found.allow_tf32 = False
+        yield
+    finally:
+        for found, allowed in zip(settings, before, strict=True):
+            found.allow_tf32 = allowed
 
 
 # Batches
@@ -436,22 +467,27 @@ class Job:
         return scale * self.samples * self.coordinates * self.state_bytes
 
 
-def memory_of_jobs(trials: Mapping[str, Trials], weights: int, job: Job, memory: float) -> Finding:
+def memory_of_jobs(trials: Mapping[str, Trials], weights: Mapping[str, int], job: Job, memory: float) -> Finding:
     """Say whether a whole job fits into its share of a GPU, and whether it would with a batch that is faster.
 
-    ``weights`` are the classifier's. Of the networks, the diffusion model in its batches needs most.
+    One network computes at a time, and of the other the ``weights`` are there. Smaller batches, to which a job that
+    runs out of memory goes over by itself, help the networks and not the samples.
     """
     used, fastest = trials["diffusion"].used, trials["diffusion"].fastest
     limit = (1 - IN_RESERVE) * memory
 
-    def need(trial: Trial) -> float:
-        return (trial.peak or 0) + weights + job.bytes(trial.size / used.size)
+    def need(trial: Trial, scale: float) -> float:
+        of_diffusion = (trial.peak or 0) + weights["classifier"]
+        of_classifier = (trials["classifier"].used.peak or 0) + weights["diffusion"]
+        return max(of_diffusion, of_classifier) + job.bytes(scale)
 
     samples = f"{job.bytes() / GIB:.1f} for samples"
-    told = f"a job needs about {need(used) / GIB:.1f} of {memory / GIB:.1f} GiB, of which {samples}"
-    if need(used) > limit:
-        return Finding("memory", f"{told}: lower sampling.chunk_size and diffusion.batch_size", "note")
-    if fastest.rate > WORTHWHILE * used.rate and need(fastest) <= limit:
+    told = f"a job needs about {need(used, 1) / GIB:.1f} of {memory / GIB:.1f} GiB, of which {samples}"
+    if need(used, 1) > limit:
+        helps = need(trials["diffusion"].tried[0], 1) <= limit
+        advice = "lower sampling.chunk_size and diffusion.batch_size"
+        return Finding("memory", f"{told}: {advice}", "note" if helps else "PROBLEM")
+    if fastest.rate > WORTHWHILE * used.rate and need(fastest, fastest.size / used.size) <= limit:
         advice = f"diffusion.batch_size = {fastest.size} with sampling.chunk_size = {FULL_BATCHES * fastest.size}"
         return Finding("memory", f"{told}; {advice} would fit and be faster", "note")
     return Finding("memory", told)
@@ -468,6 +504,10 @@ def missing_for_compiling(device: torch.device) -> list[str]:
     if device.type == "cuda":
         if importlib.util.find_spec("triton") is None:
             missing.append("Triton")
+        if not any(map(shutil.which, (os.environ.get("CC", "gcc"), "clang"))):
+            missing.append("a C compiler for Triton (gcc)")
+        if not Path(sysconfig.get_path("include"), "Python.h").exists():
+            missing.append("Python's headers for Triton (Python.h, in Debian's python3-dev)")
         if torch.version.hip is None and not _cuda_headers():
             missing.append("CUDA's headers (cuda.h of CUDA's toolkit, with CUDA_HOME set to it)")
     return missing
@@ -486,7 +526,7 @@ def try_compiling(networks: Networks, folder: Path, trials: Trials, *, asked: bo
     Returns the compiled network's evaluations per second too, where there is one.
     """
     missing = missing_for_compiling(networks.device)
-    lacks = f"this machine lacks {' and '.join(missing)}" if missing else "nothing is missing for it"
+    lacks = f"this machine lacks {' and '.join(missing)}" if missing else "nothing that was looked for is missing"
     if not asked:
         return Finding("compiling", f"diffusion.compile doesn't ask for it, so it wasn't tried; {lacks}"), None
     settings, used = networks.settings["diffusion"], trials.used
@@ -516,6 +556,8 @@ class Check:
     jobs_per_gpu: int = 1
     findings: list[Finding] = field(default_factory=list)
     trials: dict[str, Trials] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+    """Bytes of the networks' weights."""
     rates: dict[str, float] = field(default_factory=dict)
     """Evaluations per second, as jobs will have them."""
 
@@ -529,6 +571,7 @@ class Check:
 
     def _diffusion(self) -> list[Finding]:
         unet = self.networks.unet(half=self.networks.halved("diffusion"))
+        self.weights["diffusion"] = _bytes_of(unet)
         return [self._tried("diffusion", at_timestep(unet, 500.0), self.networks.states)]
 
     def _compiling(self, folder: Path, *, asked: bool) -> list[Finding]:
@@ -540,18 +583,22 @@ class Check:
         classifier = self.networks.classifier(half=self.networks.halved("classifier"))
         if classifier is None:
             return [Finding("classifier", "not tried: its architecture is unknown until it has been obtained", "note")]
+        self.weights["classifier"] = _bytes_of(classifier)
         found = [self._tried("classifier", classifier, self.networks.images)]
         if self.networks.device.type == "cuda" and "diffusion" in self.trials:
-            held = [*classifier.parameters(), *classifier.buffers()] if isinstance(classifier, nn.Module) else []
-            weights = sum(tensor.nbytes for tensor in held)
             memory = torch.cuda.mem_get_info()[1] / self.jobs_per_gpu
-            found.append(memory_of_jobs(self.trials, weights, self.job, memory))
+            found.append(memory_of_jobs(self.trials, self.weights, self.job, memory))
         return found
 
     def _tried(self, name: str, evaluate: Evaluate, rows: Callable[[int], Tensor]) -> Finding:
         self.trials[name] = try_batches(evaluate, rows, self.batch_size[name], seconds=SECONDS[name])
         self.rates[name] = self.trials[name].used.rate
         return self.trials[name].finding(name)
+
+
+def _bytes_of(network: object) -> int:
+    held = [*network.parameters(), *network.buffers()] if isinstance(network, nn.Module) else []
+    return sum(tensor.nbytes for tensor in held)
 
 
 def table(findings: Sequence[Finding]) -> str:
