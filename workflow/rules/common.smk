@@ -152,7 +152,8 @@ def require_gpu() -> None:
 
 def gpu_jobs_at_once() -> float:
     """As the command line or a profile says; without either there is no limit but that of the cores."""
-    found = workflow.global_resources.get("gpu", workflow.cores)
+    limits = workflow.global_resources
+    found = limits["gpu"] if "gpu" in limits else workflow.cores
     return getattr(found, "value", found)
 
 
