@@ -733,5 +733,6 @@ def test_guided_steps_wait_for_the_gpu_once_for_those_that_leave(schedule, weigh
 def test_what_compiled_code_is_compared_on_is_on_the_gpu():
     with pretend_cuda():
         network = random_unet().to("cuda")
+        network.failure = ""
         what = diffusion.compilable({"unet": TINY_UNET, "half_precision": False}, torch.device("cuda"), 4)
         assert compiled.check_values(network, network, what) == 0
