@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.integrate import quad
+from scipy.stats import binom
 
 from adds.certificates.certificate import certify
 from adds.registry import OPTIONS, Variant, title
@@ -14,6 +16,7 @@ from adds.results.claims.claim import Part, contrasts, read_claims
 from adds.results.claims.measures import UNITS, Measured, changes_by_voting, confirmed, measure
 from adds.results.claims.paired import (
     above,
+    above_zero,
     flips,
     holm,
     mcnemar,
@@ -154,11 +157,14 @@ def test_means_are_decided_both_ways_or_not(test, verdict):
 
 
 def test_what_never_happens_needs_images_and_one_confirmed_case_ends_it():
-    assert never(0, 59, MARGIN, 1.0).p_for <= 0.05 < never(0, 58, MARGIN, 1.0).p_for
-    assert never(0, 20, MARGIN, 1.0).images_needed() == 59
-    seen = never(1, 250, MARGIN, 1e-9)
-    assert (seen.p_for, seen.p_against) == (1, 1e-9)
-    assert never(1, 250, MARGIN, 0.4).p_against == 0.4, "an accident of sampling decides nothing"
+    def of_250(seen, could, p=1.0):
+        return never(seen, could, MARGIN, p, looked_at=250)
+
+    assert of_250(0, 59).p_for <= 0.05 < of_250(0, 58).p_for
+    assert of_250(0, 20).images_needed() == 731, "59 that it could happen to are among so many"
+    assert (of_250(0, 0).p_for, of_250(0, 0).images_needed(), of_250(0, 0).smallest_seen) == (1, np.inf, 1)
+    assert (of_250(1, 250, 1e-9).p_for, of_250(1, 250, 1e-9).p_against) == (1, 1e-9)
+    assert of_250(1, 250, 0.4).p_against == 0.4, "an accident of sampling decides nothing"
 
 
 def test_an_undecided_contrast_says_what_would_decide_it():
@@ -218,10 +224,28 @@ def test_false_verdicts_are_rare_where_nothing_differs():
 
 def test_false_verdicts_on_means_are_rare():
     rng = np.random.default_rng(1)
-    skewed = rng.exponential(size=(500, 30)) - rng.exponential(size=(500, 30))
-    assert np.mean([flips(values) <= 0.05 for values in skewed]) <= 0.05 + 0.025
+    heavy = rng.exponential(size=(500, 30)) - rng.exponential(size=(500, 30))
+    assert np.mean([above_zero(values) <= 0.05 for values in heavy]) <= 0.05 + 0.025
     at_margin = rng.normal(MARGIN, 0.2, size=(500, 30))
-    assert np.mean([flips(MARGIN - values) <= 0.05 for values in at_margin]) <= 0.05 + 0.025
+    found = [above_zero(MARGIN - values) <= 0.05 for values in at_margin]
+    assert 0.02 < np.mean(found) <= 0.05 + 0.025
+
+
+@pytest.mark.parametrize(("share", "lost"), [(0.05, 1.0), (0.025, 2.0), (0.1, 0.5)])
+def test_a_few_images_that_lose_much_make_no_false_verdict(share, lost):
+    """The mean is on the border: as radii, of which most don't differ. Flipped signs alone pass 8 to 16% of these."""
+    values = share * lost - lost * (np.random.default_rng(3).random((1000, 180)) < share)
+    assert np.mean([flips(one) <= 0.05 for one in values[:200]]) > 0.06
+    assert np.mean([above_zero(one) <= 0.05 for one in values]) <= 0.05 + 0.015
+
+
+def test_what_is_far_above_zero_is_found_whatever_its_skewness():
+    for skewness in (1, -1):
+        values = 3.0 + skewness * (np.random.default_rng(4).exponential(size=60) - 1)
+        assert above_zero(values) < 1e-3
+        assert above_zero(-values) > 0.99
+    assert above_zero(np.zeros(9)) == 1
+    assert above_zero(np.ones(60)) < 1e-3
 
 
 def test_fifteen_points_are_found_with_180_images():
@@ -277,7 +301,7 @@ def world(claim, kind, images=150):
                 else:
                     frame[name] = level + rng.normal(0, 0.02 if images > 12 else 1.0, images)
             frame["abstained"] = ~frame["certified"]
-            frame["prediction"], frame["counts_estimation"] = 1, [[100, 900]] * images
+            frame["prediction"], frame["counts_estimation"], frame["stopped"] = 1, [[100, 900]] * images, "fixed"
             frames.append(frame)
     return Measured(pd.concat(frames, ignore_index=True))
 
@@ -312,6 +336,9 @@ def special(claim, measured, kind):
             )
     if claim.name == "votes_err_in_abstentions":
         measured.values["clean"] = True
+        if kind == "holds":
+            half = {"clean": lambda r: r["number"] % 2 > 0, "abstained": lambda r: r["number"] % 2 == 0}
+            set_rows(measured, SETTINGS["adds5"], **half)
         if kind == "contradicted":
             wrong = {"clean": lambda r: r["number"] > 0, "abstained": lambda r: r["number"] > 0}
             set_rows(measured, SETTINGS["adds5"], **wrong)
@@ -514,8 +541,27 @@ def test_what_voting_changes():
     assert found["becomes_wrong"].tolist() == [False, True, True, False]
     assert found["certified_error"].tolist() == [False, False, True, False]
     votes["prediction"], votes["counts_estimation"] = 1, [[0, 10], [0, 10], [1, 9], [0, 10]]
-    assert confirmed(votes, found["certified_error"]) == pytest.approx(4 * 11 / 1024)
-    assert confirmed(votes, found["certified_error"] & False) == 1
+    fixed, watched = votes.assign(stopped="fixed"), votes.assign(stopped="answered")
+    assert confirmed(fixed, found["certified_error"]) == pytest.approx(4 * 11 / 1024)
+    assert confirmed(fixed, found["certified_error"] & False) == 1
+    evidence = 2 * quad(lambda p: (2 * p) ** 9 * (2 - 2 * p), 0.5, 1)[0]
+    assert confirmed(watched, found["certified_error"]) == pytest.approx(4 / evidence)
+
+
+def test_errors_of_watched_counts_are_rarely_confirmed_by_chance():
+    """Sampling that stops as soon as a fixed-n tail is small would confirm some error in far more than 5% of runs."""
+    rng, runs, images, chance = np.random.default_rng(0), 200, 50, 0
+    for _ in range(runs):
+        tosses = rng.integers(0, 2, (images, 256)).cumsum(axis=1)
+        looks = np.arange(32, 257, 16)
+        tails = binom.sf(tosses[:, looks - 1] - 1, looks, 0.5)
+        stopped = np.where((tails <= 0.001).any(axis=1), (tails <= 0.001).argmax(axis=1), len(looks) - 1)
+        n = looks[stopped]
+        k = tosses[np.arange(images), n - 1]
+        counts = [[int(total - wrong), int(wrong)] for wrong, total in zip(k, n, strict=True)]
+        rows = pd.DataFrame({"counts_estimation": counts, "prediction": 1, "stopped": "answered"})
+        chance += confirmed(rows, rows["prediction"] == 1) <= 0.05
+    assert chance / runs <= 0.05
 
 
 def test_slopes_need_every_sigma():

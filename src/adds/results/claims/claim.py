@@ -11,9 +11,12 @@ from adds.registry import Variant, title
 
 SIGMAS = ("each", "smallest", "larger", "largest", "across")
 TESTS = ("more", "less", "within", "not_less", "never")
-AMONG = ("right", "easy", "hard")
-
-Options = Mapping[str, str]
+AMONG = {
+    "right": "both right",
+    "easy": "easy images",
+    "hard": "hard images",
+    "becomes_wrong": "images that become wrong",
+}
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Contrast:
             one, other = (f"{title(*self.of)}, {name} {value}" for value in values)
         if self.part.against:
             return f"{one} instead of {other}: {_spaced(self.part.measure)} or {_spaced(self.part.against)}"
-        among = {None: "", "right": ", both right", "easy": ", easy images", "hard": ", hard images"}[self.part.among]
+        among = f", {AMONG[self.part.among]}" if self.part.among else ""
         over = f" per unit of {_spaced(self.part.slope)}" if self.part.slope else ""
         return f"{one} - {other}{over}{among}" if self.than else f"{one}{over}{among}"
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import bdtrc
 
+from adds.certificates.binomial import log_evidence_above
 from adds.certificates.certificate import least_certifying_n
 from adds.registry import Variant
 from adds.results.certified import by_bound, radii_of_first_samples
@@ -196,11 +197,14 @@ def changes_by_voting(votes: pd.DataFrame, one: pd.DataFrame) -> pd.DataFrame:
 def confirmed(rows: pd.DataFrame, seen: "pd.Series[bool]") -> float:
     """Return the p-value that one of the errors that were seen is real.
 
-    The smallest P(Bin(n, 1/2) >= k) of a wrong class with k of n samples, times the number of images looked at.
+    The smallest p of a wrong class with k of n samples, times the number of images looked at: P(Bin(n, 1/2) >= k), or
+    the anytime-valid 1 / E_n(1/2) where the counts themselves made sampling stop.
     """
-    wrong = rows[seen]
+    wrong = [
+        (row.counts_estimation[row.prediction], sum(row.counts_estimation), row) for row in rows[seen].itertuples()
+    ]
     tails = [
-        float(bdtrc(row.counts_estimation[row.prediction] - 1, sum(row.counts_estimation), 0.5))
-        for row in wrong.itertuples()
+        float(bdtrc(k - 1, n, 0.5)) if row.stopped == "fixed" else float(np.exp(-log_evidence_above(0.5, k, n)))
+        for k, n, row in wrong
     ]
     return min(1.0, len(rows) * min(tails)) if tails else 1.0

@@ -308,7 +308,8 @@ def _of_changes(contrast: Contrast, votes: pd.DataFrame, one: pd.DataFrame) -> F
     changes = changes_by_voting(votes, one)
     seen = changes[part.measure]
     if part.test == "never":
-        return never(int(seen.sum()), len(seen), part.margin, confirmed(votes, seen))
+        could = int(changes[str(part.among)].sum())
+        return never(int(seen.sum()), could, part.margin, confirmed(votes, seen), looked_at=len(seen))
     other = changes[str(part.against)]
     return of_shares(seen.to_numpy(), other.to_numpy(), cast("Test", part.test), part.margin)
 
