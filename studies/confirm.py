@@ -45,8 +45,8 @@ Values = NDArray[np.float64]
 class Statement:
     """That the mean of one setting's measure, less the other's, is as ``test`` says.
 
-    A lead is of a method over another, each with a classifier; where ``without`` is given, that lead is taken off. It is
-    of the images of some ``classes``.
+    A lead is of a method over another, each with a classifier; where ``without`` is given, that lead is taken off.
+    Images are those of some ``classes``.
     """
 
     text: str

@@ -234,9 +234,9 @@ def test_false_verdicts_on_means_are_rare():
 @pytest.mark.parametrize(("share", "lost"), [(0.05, 1.0), (0.025, 2.0), (0.1, 0.5)])
 def test_a_few_images_that_lose_much_make_no_false_verdict(share, lost):
     """The mean is on the border: as radii, of which most don't differ. Flipped signs alone pass 8 to 16% of these."""
-    values = share * lost - lost * (np.random.default_rng(3).random((1000, 180)) < share)
+    values = share * lost - lost * (np.random.default_rng(3).random((400, 180)) < share)
     assert np.mean([flips(one) <= 0.05 for one in values[:200]]) > 0.06
-    assert np.mean([above_zero(one) <= 0.05 for one in values]) <= 0.05 + 0.015
+    assert np.mean([above_zero(one) <= 0.05 for one in values]) <= 0.05 + 0.02
 
 
 def test_what_is_far_above_zero_is_found_whatever_its_skewness():

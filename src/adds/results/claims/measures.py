@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -200,11 +201,10 @@ def confirmed(rows: pd.DataFrame, seen: "pd.Series[bool]") -> float:
     The smallest p of a wrong class with k of n samples, times the number of images looked at: P(Bin(n, 1/2) >= k), or
     the anytime-valid 1 / E_n(1/2) where the counts themselves made sampling stop.
     """
-    wrong = [
-        (row.counts_estimation[row.prediction], sum(row.counts_estimation), row) for row in rows[seen].itertuples()
-    ]
-    tails = [
-        float(bdtrc(k - 1, n, 0.5)) if row.stopped == "fixed" else float(np.exp(-log_evidence_above(0.5, k, n)))
-        for k, n, row in wrong
-    ]
+    tails = [_by_chance(row) for row in rows[seen].itertuples()]
     return min(1.0, len(rows) * min(tails)) if tails else 1.0
+
+
+def _by_chance(row: Any) -> float:
+    k, n = row.counts_estimation[row.prediction], sum(row.counts_estimation)
+    return float(bdtrc(k - 1, n, 0.5) if row.stopped == "fixed" else np.exp(-log_evidence_above(0.5, k, n)))
