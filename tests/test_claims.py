@@ -156,6 +156,31 @@ def test_means_are_decided_both_ways_or_not(test, verdict):
     assert found.estimate == pytest.approx(BY_MEANS[test][verdict])
 
 
+def test_of_two_ways_to_be_outside_a_margin_the_better_one_counts_twice():
+    found = of_shares(np.arange(200) < 60, np.arange(200) < 20, "within", MARGIN)
+    assert found.p_against == pytest.approx(2 * above(40, 0, 200, MARGIN), rel=1e-9)
+    assert 0 < found.p_against < 0.05
+
+
+def test_the_exact_test_looks_at_every_share_of_pairs_that_differ():
+    """Also where more than a third do: against the definition on a grid of its own."""
+    n, margin, b, c = 180, 0.05, 48, 38
+
+    def p_at(psi):
+        up = (psi + margin) / (2 * psi)
+        seen = score(np.array(float(b)), np.array(float(c)), n, margin)
+        total = 0.0
+        for m in range(n + 1):
+            more = np.arange(m + 1.0)
+            far = score(more, m - more, n, margin) >= seen - 1e-9
+            total += binom.pmf(m, n, psi) * binom.pmf(more[far], m, up).sum()
+        return total
+
+    largest = max(p_at(psi) for psi in np.linspace(margin, 1, 120))
+    assert above(b, c, n, margin) == pytest.approx(largest, rel=0.01)
+    assert largest > 1.005 * max(p_at(psi) for psi in np.linspace(margin, 0.3, 20))
+
+
 def test_what_never_happens_needs_images_and_one_confirmed_case_ends_it():
     def of_250(seen, could, p=1.0):
         return never(seen, could, MARGIN, p, looked_at=250)

@@ -96,6 +96,11 @@ def test_other_numbers_of_samples_are_refused(folder, counts, sampling, told, pa
     folder.refuses(counts, told, sampling=sampling, partial=partial)
 
 
+def test_watched_counts_are_no_fixed_ones(folder, counts):
+    """Of as many samples: those that were looked at may have stopped there because of what was seen."""
+    folder.refuses(counts.assign(stopped="answered"), "has 8 + 16 samples (answered)")
+
+
 def test_sequential_counts_may_be_fewer_than_asked_for(folder, counts):
     stopped = counts.assign(stopped="answered")
     assert len(folder.merge(stopped, sampling=SEQUENTIAL)) == len(counts)

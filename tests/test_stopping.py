@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.stats import binom
 
 from adds.certificates.certificate import certify
 from adds.certificates.label import label_has_majority
@@ -142,6 +144,21 @@ def test_the_label_needs_the_evidence_or_the_cap_fixed_beforehand():
     assert not label_has_majority(5_155, 10_000, ALPHA, at_fixed_cap=True)
     assert label_has_majority(5_300, 10_000, ALPHA, at_fixed_cap=False)
     assert not label_has_majority(0, 0, ALPHA, at_fixed_cap=True)
+
+
+def test_each_half_of_the_labels_proof_has_half_of_alpha():
+    """The first counts that prove it: those of Clopper and Pearson's bound, and of the evidence, at alpha / 2."""
+    capped = [label_has_majority(k, 10_000, ALPHA, at_fixed_cap=True) for k in range(5_150, 5_180)]
+    assert 5_150 + capped.index(True) == int(binom.isf(ALPHA / 2, 10_000, 0.5)) + 1 == 5_166
+    evidence = [label_has_majority(k, 10_000, ALPHA, at_fixed_cap=False) for k in range(5_220, 5_260)]
+    first = 5_220 + evidence.index(True)
+
+    def evidence_of(k):
+        """The mixture's likelihood ratio, from its definition."""
+        ratio = quad(lambda p: np.exp(k * np.log(2 * p) + (10_000 - k) * np.log(2 - 2 * p)), 0.5, 0.6)
+        return 2 * ratio[0]
+
+    assert evidence_of(first - 1) < 2 / ALPHA <= evidence_of(first)
 
 
 def ever_certified(p, cap, alpha, looks, *, raised):

@@ -102,6 +102,15 @@ def test_overspending_stops(monkeypatch):
         privacy.spend(scale=0.8, coef_x0=1.0, std=torch.ones(1, 1))
 
 
+def test_hardly_too_much_is_too_much():
+    privacy = PrivacyFilter(sigma=1.0, shape=(2, 1, 1, 2))
+    privacy.spent[:] = privacy.squared_budget
+    privacy.check()
+    privacy.spent[1, 0, 0, 1] *= 1 + 1e-9
+    with pytest.raises(BudgetExceededError):
+        privacy.check()
+
+
 @pytest.mark.parametrize("scale", [-0.1, 1.5, float("nan")])
 def test_bad_scale(scale):
     with pytest.raises(ValueError, match=r"guidance scale is .*\[0, 1\]"):

@@ -19,7 +19,7 @@ from studies.exact_coverage import (
     worst_sequential,
 )
 
-from adds.certificates import betting
+from adds.certificates import betting, pair
 from adds.certificates.betting import log_evidence_of_lead, log_evidence_of_leads, pair_lower_anytime
 from adds.certificates.pair import _Outcome, gate_p_value, pair_lower
 from tests.soundness import brute_force
@@ -341,3 +341,16 @@ def test_level_of_the_evidence(monkeypatch):
         monkeypatch.setattr(betting, "log_evidence_of_lead", lambda *_, value=gate: np.asarray(value))
         monkeypatch.setattr(betting, "log_evidence_of_leads", lambda *_, value=leads: np.full(GRID_POINTS, value))
         assert pair_lower_anytime(10, 0, 10, 0.001) == expected
+
+
+def test_a_maximum_that_was_not_found_is_taken_for_1(monkeypatch):
+    """So that no certificate rests on it."""
+    monkeypatch.setattr(pair, "_HALVINGS", 1)
+    assert _Outcome(30, 2, 40, 0.01).largest(0.5) == 1
+
+
+def test_probabilities_that_are_no_numbers_certify_nothing(monkeypatch):
+    monkeypatch.setattr(pair, "_HALVINGS", 3)
+    outcome = _Outcome(30, 2, 40, 0.01)
+    monkeypatch.setattr(outcome, "_cells", lambda low, *_: (np.full(len(low), 0.1), np.full(len(low), np.nan)))
+    assert outcome.largest(0.5) == 1
