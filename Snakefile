@@ -4,10 +4,12 @@ from snakemake.utils import min_version
 min_version("9.14")
 
 
-configfile: "config/config.yaml"
-
-
 include: "workflow/rules/source.smk"
+
+
+configfile: own("config/config.yaml")
+
+
 include: "workflow/rules/common.smk"
 
 

@@ -150,6 +150,23 @@ def test_a_range_that_is_none_is_named(obtained):
         obtained(SEES.format(range="None"))
 
 
+SEES_ITS_BATCH = """
+from torch import nn
+
+RANGE = (-1, 1)
+
+def build():
+    return nn.Sequential(nn.BatchNorm2d(1, track_running_stats={running}), nn.Flatten(), nn.Linear(4, 3))
+"""
+
+
+def test_a_network_that_sees_its_batch_is_refused(obtained):
+    """Its samples are not independent: a class that has the batch's luck would be certified too far."""
+    with pytest.raises(ValueError, match=r"network\.py builds gives an image other logits beside other images"):
+        obtained("import torch\ntorch.manual_seed(0)\n" + SEES_ITS_BATCH.format(running=False))
+    obtained("import torch\ntorch.manual_seed(0)\n" + SEES_ITS_BATCH.format(running=True))
+
+
 def test_code_may_have_data_classes(obtained):
     settings = "from dataclasses import dataclass\n\n@dataclass\nclass Settings:\n    width: int = 3\n"
     obtained("from __future__ import annotations\n" + settings + SEES.format(range="(0, 1)"))

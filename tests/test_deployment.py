@@ -109,6 +109,24 @@ def test_as_a_module_from_a_path(clone, by_path, environment):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_module_with_a_prefix_is_refused(by_path, environment):
+    """Before any job: what jobs find by their parameters would be elsewhere."""
+    (by_path / "Snakefile").write_text(
+        PRINTED.replace("    config: config\n", '    config: config\n    prefix: "sub"\n')
+    )
+    done = try_out(by_path, environment, "--dry-run")
+    assert done.returncode != 0
+    assert "prefix: this workflow can't be a module with one" in done.stdout + done.stderr
+
+
+def test_from_another_folder(clone, tmp_path, environment):
+    """Which has no configuration of its own: the workflow's is found."""
+    files = ("--configfile", clone / "config/digits.yaml")
+    for words in (("--directory", tmp_path), ("--directory", tmp_path, "-s", clone / "workflow/Snakefile")):
+        done = run_in(clone, SNAKEMAKE, "--dry-run", "--quiet", *words, *files, environment=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_jobs_of_a_module_refuse_a_machine_without_a_gpu(by_path, environment):
     """Nobody runs what a module's onstart says."""
     changes = {"device": "auto"}
@@ -133,7 +151,9 @@ def test_from_a_git_address(clone, tmp_path, environment):
     planned = try_out(folder, environment, "--dry-run", *second)
     assert planned.returncode == 0, planned.stdout + planned.stderr
     assert re.search(r"^fetch_weights +2$", planned.stdout, re.MULTILINE)
-    shutil.copytree(clone / "weights", folder / "weights")  # as if they had been fetched
+    shutil.copytree(clone / "weights", folder / "weights")  # as who has no network is told to
+    planned = try_out(folder, environment, "--dry-run", *second)
+    assert "fetch_weights" not in planned.stdout, "the user's files are no rule's output"
     done = try_out(folder, environment, "results/digits/provenance.json", *second)
     assert done.returncode == 0, done.stdout + done.stderr
     assert_certified_by_the_clone(folder, f"https://raw.githubusercontent.com/{OWNER}/{TAG}/scripts")

@@ -113,6 +113,7 @@ def test_no_access_says_what_to_do(server, tmp_path):
     assert len(server.log) == 1, "asking again would not help"
     with pytest.raises(RuntimeError, match="404"):
         download(server, "/missing", target=tmp_path / "file.tar", attempts=2)
+    assert [path for path, _ in server.log].count("/missing") == 1, "asking again won't change it"
     with pytest.raises(ValueError, match="no address"):
         download(server, target=tmp_path / "file.tar")
     download(server, "/forbidden", "/whole", target=tmp_path / "file.tar")

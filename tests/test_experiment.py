@@ -103,7 +103,6 @@ def paper(**changes):
         ({"dataset": {"images": 0}}, "dataset.images is 0: it must be at least 1"),
         ({"dataset": {"name": "digit"}}, "dataset.name: there is no 'digit', did you mean `digits`?"),
         ({"dataset": {"list": "nowhere.csv"}}, "dataset.list is 'nowhere.csv': there is no such file"),
-        ({"dataset": {"name": "files", "source": None}}, "dataset.source is missing: dataset.name files needs"),
         (
             {"classifier": {"kind": "large"}},
             "classifier.kind: there is no 'large'; choose from timm, small, grey28, python",
@@ -195,7 +194,7 @@ def paper(**changes):
                 "methods": {"bayes": {"votes": [1]}},
                 "dataset": {"name": "cifar10", "source": "c.tar.gz", "list": "config/cifar10_every_20th.csv"},
             },
-            "methods: the kernel reader needs training images, which cifar10 has none of",
+            "methods.bayes needs training images, which cifar10 has none of: leave it out, as in methods: {bayes: nu",
         ),
         ({"readers": {"noised": {"weight": {}}}}, "readers.noised.weight: there is no such key, did you mean"),
     ],
@@ -462,3 +461,35 @@ def test_the_explorer_has_pictures_only_where_they_are_asked_for():
     without = digits(figures={"explorer_pictures": False}).explorer()
     assert (without["pictures"], without["closeups"]) == (False, [])
     assert understood(configured()).explorer()["pictures"] is False, "ImageNet's licence"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("digits", "num,lab\n360,6\n", "it lacks the column number that dataset.name digits needs, its first line is"),
+        ("digits", "number;label\n360;6\n", "it lacks the column number .* its first line is 'number;label'"),
+        ("digits", "number,label\n", "it lists no image"),
+        ("digits", "", "it lacks the column number"),
+        ("digits", "number,label\n360,6\nfoo,3\n", "number 'foo' in line 3 is not a whole number"),
+        ("digits", "number,label\n360,six\n", "label 'six' in line 2 is not a whole number"),
+        ("files", "number,label\n1,2\n", "it lacks the column file .*; python -m adds.data.files FOLDER writes one"),
+        ("files", "file,label\na.png,cat\n", "label 'cat' in line 2 is not a whole number"),
+        ("digits", b"\xff\xfe\x00", "it is no CSV file"),
+    ],
+)
+def test_lists_that_cant_be_read_are_named(tmp_path, name, text, message):
+    (tmp_path / "list.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
+    config = {"name": name, "list": str(tmp_path / "list.csv"), "source": str(tmp_path), "images": None}
+    with pytest.raises(ConfigError, match=rf"^dataset\.list is .*list\.csv': {message}"):
+        digits(dataset=config)
+
+
+def test_images_of_ones_own_need_a_folder(tmp_path):
+    (tmp_path / "list.csv").write_text("file\na.png\n")
+    with pytest.raises(ConfigError, match=r"^dataset\.source is missing: dataset\.name files needs a folder"):
+        digits(dataset={"name": "files", "list": str(tmp_path / "list.csv"), "source": None, "images": None})
+
+
+def test_labels_may_be_missing_and_numbers_written_otherwise(tmp_path):
+    (tmp_path / "list.csv").write_text("number,label\n360.0,\n361,\n")
+    assert digits(dataset={"list": str(tmp_path / "list.csv"), "images": None}).images == 2

@@ -181,7 +181,7 @@ def test_only_what_is_trained_waits_for_training_images():
 
 
 def test_kernels_of_all_its_training_images_are_refused():
-    with pytest.raises(ConfigError, match="the kernel reader is for few and small training images"):
+    with pytest.raises(ConfigError, match=r"methods\.bayes is for few and small training images"):
         understood(configured("fashion", methods={"bayes": {"votes": [1]}}))
 
 

@@ -334,7 +334,7 @@ def test_where_gpus_have_no_names_that_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(machine_check, "visible_gpus", list)
     found = two_jobs(monkeypatch, tmp_path, "")
     assert found.verdict == "note"
-    assert "jobs take turns" in found.found
+    assert "Run one job at a time" in found.found
 
 
 def test_of_two_jobs_and_one_gpu_one_waits(monkeypatch, tmp_path):

@@ -159,6 +159,32 @@ def explain(error: Any) -> str:
     return f"{path} is {json.dumps(error.instance)}: {wrong} ({EXPLAINED})"
 
 
+def read_list(path: Path, dataset: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the rows of a data set's list, of which every one must have what its reader needs."""
+    key = f"dataset.list is {dataset['list']!r}"
+    known(dataset["name"], DATASETS, "dataset.name")
+    try:
+        with path.open(newline="") as file:
+            reader = csv.DictReader(file)
+            rows, columns = list(reader), reader.fieldnames or []
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ConfigError(f"{key}: it is no CSV file ({error})") from None
+    lacking = [column for column in DATASETS[dataset["name"]].columns if column not in columns]
+    if lacking:
+        written = "; python -m adds.data.files FOLDER writes one" if dataset["name"] == "files" else ""
+        raise ConfigError(
+            f"{key}: it lacks the column {lacking[0]} that dataset.name {dataset['name']} needs, its first line is "
+            f"{','.join(columns)!r}{written}"
+        )
+    if not rows:
+        raise ConfigError(f"{key}: it lists no image")
+    for line, row in enumerate(rows, start=2):
+        for column in {"number", "label"} & set(columns):
+            if not _is_whole(row[column] or "") and (column == "number" or row[column]):
+                raise ConfigError(f"{key}: {column} {row[column]!r} in line {line} is not a whole number")
+    return rows
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A configuration that was understood: everything that the workflow's rules ask for."""
@@ -185,8 +211,7 @@ class Experiment:
             if not path.is_file():
                 raise ConfigError(f"dataset.{key} is {name!r}: there is no such file")
             digests[key] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-        with Path(root, dataset["list"]).open(newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = read_list(Path(root, dataset["list"]), dataset)
         files = tuple(f"{dataset['source']}/{row['file']}" for row in rows if row.get("file"))
         experiment = cls(config, len(rows), files, digests)
         experiment.check()
@@ -309,10 +334,14 @@ class Experiment:
         dataset, key = self.config["dataset"]["name"], f"readers.{network}"
         trains = DATASETS[dataset].trains
         if network in KERNELS:
+            reading = next(method for method in self.methods if self.reads(method, network))
+            leave_out = f"leave it out, as in methods: {{{reading}: null}}"
             if not trains:
-                raise ConfigError(f"methods: the {network} reader needs training images, which {dataset} has none of")
+                raise ConfigError(f"methods.{reading} needs training images, which {dataset} has none of: {leave_out}")
             if DATASETS[dataset].needs_source:
-                raise ConfigError(f"methods: the {network} reader is for few and small training images, as the digits'")
+                raise ConfigError(
+                    f"methods.{reading} is for few and small training images, as the digits': {leave_out}"
+                )
             return
         section = self.config["readers"].get(network)
         if not section:
@@ -1061,6 +1090,8 @@ def accept_words(value: Any, schema: Mapping[str, Any], definitions: Mapping[str
     types = [types] if isinstance(types, str) else types
     if types == ["boolean"]:
         return WORDS.get(str(value).lower(), value)
+    if schema.get("type") == "string" and type(value) is int:  # a name of digits
+        return str(value)
     if not isinstance(value, str):
         return value
     if "null" in types and value in NOTHING:
@@ -1131,6 +1162,10 @@ LIMITS: dict[Network, str] = {"diffusion": "most_error", "classifier": "least_ac
 
 GIVEN = ("kind", "name", "revision", "weights", "file")
 """What of a classifier's section says where it is had from."""
+
+
+def _is_whole(text: str) -> bool:
+    return _is_number(text) and float(text) % 1 == 0
 
 
 def _is_number(text: object) -> bool:

@@ -88,6 +88,8 @@ class Dataset:
 
     name: str
     title: str
+    columns: tuple[str, ...] = ("number", "label")
+    """What its lists must have of every image."""
     archive: str | None = None
     """The file that it is downloaded as, or the folder of several."""
     hint: str = ""
@@ -250,6 +252,7 @@ DATASETS = _by_name(
     Dataset(
         "imagenet",
         "ImageNet",
+        columns=("number", "label", "filename"),
         archive="ILSVRC2012_img_val.tar",
         hint="ImageNet needs an account: get ILSVRC2012_img_val.tar at image-net.org and set dataset.source to it, or "
         "to a folder with its images.",
@@ -269,7 +272,7 @@ DATASETS = _by_name(
         trains=True,
     ),
     Dataset("digits", "scikit-learn's handwritten digits", needs_source=False, trains=True),
-    Dataset("files", "images of your own"),
+    Dataset("files", "images of your own", columns=("file",)),
 )
 
 DIFFUSION_HINT = "Set diffusion.weights to a copy of your own, or diffusion.download.urls to a mirror."

@@ -351,6 +351,6 @@ def test_a_maximum_that_was_not_found_is_taken_for_1(monkeypatch):
 
 def test_probabilities_that_are_no_numbers_certify_nothing(monkeypatch):
     monkeypatch.setattr(pair, "_HALVINGS", 3)
-    outcome = _Outcome(30, 2, 40, 0.01)
-    monkeypatch.setattr(outcome, "_cells", lambda low, *_: (np.full(len(low), 0.1), np.full(len(low), np.nan)))
-    assert outcome.largest(0.5) == 1
+    nothing = lambda _self, low, *_: (np.full(len(low), 0.1), np.full(len(low), np.nan))  # noqa: E731
+    monkeypatch.setattr(_Outcome, "_cells", nothing)
+    assert _Outcome(30, 2, 40, 0.01).largest(0.5) == 1

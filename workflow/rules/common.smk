@@ -127,21 +127,14 @@ def all_counts(wildcards) -> list[str]:
 
 
 def require_gpu() -> None:
-    """Stop before any job where a GPU is needed and this machine has none, or can't tell several apart.
-
-    The check finds that out itself.
-    """
+    """Stop before any job that needs a GPU where there is none, or several without names; the check sees for itself."""
     jobs = [job for job in workflow.dag.needrun_jobs() if job.rule.name != "check"]
     wanted = any(job.resources.get("gpu") for job in jobs)
     if not (workflow.local_exec and wanted):
         return
     if gpus.has_gpu():
         if gpu_jobs_at_once() > 1 and not gpus.visible_gpus():
-            raise WorkflowError(
-                f"gpu={gpu_jobs_at_once()}: this machine has no names for its GPUs (they are AMD's, or nvidia-smi is missing), so "
-                "that jobs would share one. Run one job at a time (--resources gpu=1), or let a scheduler give each "
-                "job a GPU of its own."
-            )
+            raise WorkflowError(f"gpu={gpu_jobs_at_once()}: {gpus.NAMELESS}")
         return
     raise WorkflowError(
         f"this machine has no GPU, and {EXPERIMENT.name} needs one: {cost()} (snakemake estimate tells more). "
@@ -168,6 +161,7 @@ def require_downloads() -> None:
 
 
 def cost() -> str:
+    prefer_own_library()
     try:
         from adds.monitor.estimate import estimate
     except ImportError:  # Snakemake may live in an environment of its own

@@ -4,12 +4,11 @@
 if not IS_FOLDER:
 
     rule fetch_weights:
-        # The embedded experiment's networks: of an address, Snakemake takes files of text only.
+        # The published networks: of an address, Snakemake takes files of text only.
         input:
-            # Whoever copies the weights by hand keeps them.
-            ancient(workflow.source_path("../../weights/README.md")),
+            workflow.source_path("../../weights/README.md"),
         output:
-            "weights/{file}.safetensors",
+            f"{FETCHED}/weights/{{file}}.safetensors",
         log:
             "<logs>/fetch_weights/{file}.log",
         retries: 3

@@ -22,6 +22,20 @@ IS_FOLDER = "://" not in ROOT.get_path_or_uri(secret_free=True)
 """Whether the workflow is in a folder, or at an address that Snakemake takes single files of text from."""
 
 
+def prefer_own_library() -> None:
+    """Import adds from this workflow, whatever is installed."""
+    if IS_FOLDER:
+        root = os.path.abspath(ROOT.get_path_or_uri(secret_free=True))
+        sys.path.insert(0, f"{root}/src")
+
+
+if workflow.modifier.path_modifier.prefix:
+    raise WorkflowError(
+        "prefix: this workflow can't be a module with one, because its jobs find files by parameters too, which "
+        "Snakemake doesn't prefix. Leave it out: `experiment` names the folder of the results"
+    )
+
+
 def own(name: str) -> str:
     """A file that the configuration names: the user's, or else the workflow's own."""
     if Path(name).exists():
@@ -29,10 +43,16 @@ def own(name: str) -> str:
     if IS_FOLDER:
         path = os.path.normpath(f"{ROOT.get_path_or_uri(secret_free=True)}/{name}")
         return path if os.path.exists(path) else name
+    if name.startswith("weights/"):
+        return f"{FETCHED}/{name}"  # no text, which is all that Snakemake takes from an address
     try:
         return workflow.source_path(f"../../{name}")
-    except (WorkflowError, UnicodeError):
+    except WorkflowError:
         return name
+
+
+FETCHED = "resources/fetched"
+"""Where the workflow's own weights are downloaded to, apart from the user's."""
 
 
 def address_of(wildcards) -> str:

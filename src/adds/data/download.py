@@ -12,13 +12,15 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from adds.data.preflight import NO_NETWORK, USER_AGENT, Download, NoDownloadError, check_space
+from adds.data.preflight import NO_NETWORK, REFUSALS, USER_AGENT, Download, NoDownloadError, check_space
 from adds.machine.logs import progress_bar
 
 logger = logging.getLogger(__name__)
 
 BLOCK = 1 << 20
 TIMEOUT = 60
+MOST_UNANSWERED = 3
+"""How often it is tried where no address has answered at all: there is no network then."""
 MOST_WRONG = 2
 """How often an address may give a whole file with the wrong checksum before it is given up."""
 
@@ -66,7 +68,7 @@ def fetch(
     """Download a file from the first address that gives it whole; ``hint`` says what to do without access.
 
     What has arrived is kept in ``target.part`` and continued, by this call or a later one. Only a file of the
-    expected size and checksum is renamed to ``target``. An address that wants an account is not asked again.
+    expected size and checksum is renamed to ``target``. An address that refuses is not asked again.
     """
     if not urls:
         raise ValueError(f"no address to download {target} from")
@@ -96,7 +98,7 @@ def fetch(
         except urllib.error.HTTPError as error:
             never_answered = False
             failures.append(f"{url} answers {error.code} {error.reason}")
-            if error.code in (401, 403):
+            if error.code in REFUSALS:
                 del wrong[url]
                 if not wrong:
                     raise NoDownloadError(f"{'; '.join(failures[-3:])}. {hint}".strip()) from error
@@ -104,6 +106,8 @@ def fetch(
         except (OSError, HTTPException) as error:
             failures.append(f"{url}: {error}")
         logger.warning("attempt %d of %d: %s", attempt + 1, attempts, failures[-1])
+        if never_answered and attempt + 1 == MOST_UNANSWERED:
+            break
         if attempt + 1 < attempts and not wrong[url]:
             time.sleep(min(60.0, pause * 2**attempt))
     remedy = f"{NO_NETWORK[0].upper()}{NO_NETWORK[1:]}. " if never_answered and not part.exists() else ""

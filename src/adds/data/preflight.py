@@ -70,7 +70,9 @@ def check_downloads(downloads: Iterable[Download]) -> None:
             unreachable.append(str(error))
     if unreachable:
         others = f", nor can {len(unreachable) - 1} other files" if len(unreachable) > 1 else ""
-        logger.warning("%s%s; the download will try several times; %s", unreachable[0], others, NO_NETWORK)
+        hints = " ".join(dict.fromkeys(download.hint for download in downloads if download.hint))
+        told_of = f"{unreachable[0]}{others}; the download will try several times; {NO_NETWORK}. {hints}"
+        logger.warning("%s", told_of.strip())
     check_space(downloads, told)
 
 

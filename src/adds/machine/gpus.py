@@ -28,6 +28,11 @@ PAUSE = 5.0
 
 DEVICES = Path("/dev")
 
+NAMELESS = (
+    "this machine has no names for its GPUs (they are AMD's, or nvidia-smi is missing), so that jobs would share one. "
+    "Run one job at a time (--resources gpu=1), or let a scheduler give each job a GPU of its own."
+)
+
 _held: list[IO[str]] = []  # a lock lasts as long as its file is open
 
 

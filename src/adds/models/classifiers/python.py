@@ -26,6 +26,8 @@ from adds.models.weights import DESCRIPTION, WEIGHTS, describe_model, load_weigh
 
 RANGES = ((0, 1), (-1, 1))
 PROBES = 64
+MOST_OF_OTHERS = 1e-3
+"""By how much of its largest logit an image may depend on its batch: that is rounding."""
 
 
 class InModelRange(nn.Module):
@@ -75,6 +77,7 @@ def obtain(order: Mapping[str, Any], folder: Path) -> None:
     else:
         (folder / WEIGHTS).unlink(missing_ok=True)  # it may be a link to somebody's file
         save_weights(_network(file, None).network, folder / WEIGHTS)
+    _check_rows(_network(file, folder / WEIGHTS), order["shape"], file)
     classes = [_classes(_network(file, folder / WEIGHTS), order["shape"]) for _ in range(2)]
     if classes[0] != classes[1]:
         raise ValueError(f"{file} builds another network each time: fix what is random, or keep it in the weights")
@@ -82,11 +85,27 @@ def obtain(order: Mapping[str, Any], folder: Path) -> None:
     describe_model(folder, {**described, "predicts": classes[0]})
 
 
+def _probes(shape: Sequence[int]) -> Tensor:
+    """Return some random images."""
+    return to_model(torch.rand(PROBES, *shape, generator=torch.Generator().manual_seed(0)))
+
+
+def _check_rows(network: nn.Module, shape: Sequence[int], file: Path) -> None:
+    """Refuse a network that sees other images of its batch: samples would not be independent, nor certificates true."""
+    images = _probes(shape)
+    with torch.inference_mode():
+        together, in_pairs = network.eval()(images), torch.cat([network(pair) for pair in images.split(2)])
+    if not float((together - in_pairs).abs().max()) <= MOST_OF_OTHERS * float(together.abs().max()):
+        raise ValueError(
+            f"the network that {file} builds gives an image other logits beside other images, as with a batch's own "
+            "statistics (BatchNorm without running ones): its samples would not be independent, and no certificate true"
+        )
+
+
 def _classes(network: nn.Module, shape: Sequence[int]) -> str:
     """Name a network by the classes that it gives some random images: its code may be in more files than one."""
-    images = to_model(torch.rand(PROBES, *shape, generator=torch.Generator().manual_seed(0)))
     with torch.inference_mode():
-        return "".join(f"{label:x}." for label in network.eval()(images).argmax(dim=1).tolist())
+        return "".join(f"{label:x}." for label in network.eval()(_probes(shape)).argmax(dim=1).tolist())
 
 
 def load(folder: Path, _settings: Mapping[str, Any], device: torch.device) -> nn.Module:
