@@ -26,6 +26,7 @@ from adds.monitor.estimate import (
     CLASSIFICATION,
     estimate,
     evaluations_per_sample,
+    in_hours,
     read_counts,
     sequential_summary,
     start_up,
@@ -276,8 +277,31 @@ def test_the_papers_tables_are_expected_to_cost_a_fraction(monkeypatch):
     assert 120 < expected < 320
     assert "| a fixed run of 10,000 samples | 4,583 |" in text
     assert "of which 7.5 for loading networks: 450 jobs of 10 images, 60 s each" in text
-    assert float(re.search(r"images_per_job: (\d+) would do", text)[1]) <= 10
-    assert start_up(sequential(images_per_job=1)) == pytest.approx(75)
+    assert "would do" not in text, "the configured 10 is about right"
+    one_each = sequential(images_per_job=1)
+    assert start_up(one_each) == pytest.approx(75)
+    told = sequential_summary(one_each, estimate(one_each), pd.DataFrame(), TABLES)
+    assert 2 <= int(re.search(r"images_per_job: (\d+) would do", told)[1]) <= 12
+
+
+def test_hours_are_told_in_two_digits_at_least():
+    assert [in_hours(hours) for hours in (0, 0.0312, 1.04, 9.94, 9.96, 5041.3)] == [
+        "0",
+        "0.031",
+        "1",
+        "9.9",
+        "10",
+        "5,041",
+    ]
+
+
+def test_a_gpus_hours_are_not_a_cpus():
+    """Whoever certifies images of their own on a CPU has the default section that describes an A100."""
+    small = digits(estimate=experiment().config["estimate"])
+    assert "WARNING: device is cpu, and these are hours of what estimate describes, A100" in summary(
+        estimate(small), small
+    )
+    assert "WARNING" not in summary(estimate(digits()), digits())
 
 
 def test_of_what_nothing_is_known_nothing_is_expected():

@@ -144,6 +144,15 @@ OFFERS = (
 )
 
 
+BUDGETS = (10, 50, 100, 500)
+"""Hours for which it is told how many images they buy."""
+
+
+def in_hours(hours: float) -> str:
+    """Write hours: whole ones from ten on, two digits of less."""
+    return f"{hours:,.0f}" if hours >= 9.95 else f"{hours:.2g}"
+
+
 def sequential_summary(experiment: Experiment, table: pd.DataFrame, counts: pd.DataFrame, paper: pd.DataFrame) -> str:
     """Write what sequential sampling is expected to cost, for what was asked and for other questions."""
     sampling = experiment.config["sampling"]
@@ -163,18 +172,26 @@ def sequential_summary(experiment: Experiment, table: pd.DataFrame, counts: pd.D
     for name, votes in in_order(zip(joined["method"], joined["votes"], strict=True)):
         rows = joined[(joined["method"] == name) & (joined["votes"] == votes)]
         samples = " / ".join(f"{value:,.0f}" for value in rows["alone"])
-        lines.append(f"| {title(name, votes)} | {samples} | {rows['hours_expected'].sum():,.1f} |")
-    total = hours.mean() + loading
+        lines.append(f"| {title(name, votes)} | {samples} | {in_hours(rows['hours_expected'].sum())} |")
+    total, per_job = hours.mean() + loading, experiment.config["images_per_job"]
+    better = better_job_size(experiment, hours.mean())
+    advice = f" images_per_job: {better} would do for a twentieth of the sampling." if better >= 2 * per_job else ""
+    least, most_hours = in_hours(hours.min() + loading), in_hours(hours.max() + loading)
     lines += [
         "",
-        f"Expected: {total:,.0f} hours ({hours.min() + loading:,.0f} to {hours.max() + loading:,.0f}), of which "
-        f"{loading:,.1f} for loading networks: {len(experiment.shards()) * len(experiment.settings()):,} jobs of "
-        f"{experiment.config['images_per_job']} images, {experiment.config['estimate']['start_up']:g} s each. "
-        f"images_per_job: {better_job_size(experiment, hours.mean())} would do for a twentieth of the sampling.",
+        f"Expected: {in_hours(total)} hours ({least} to {most_hours}), of which {in_hours(loading)} for loading "
+        f"networks: {len(experiment.shards()) * len(experiment.settings()):,} jobs of {per_job} images, "
+        f"{experiment.config['estimate']['start_up']:g} s each.{advice}",
         f"It rests on {_origin(experiment, counts)}. Samples that a family's leader has drawn cost the others nothing.",
-        f"One image costs {total / experiment.images:,.2f} hours in all settings: 10 / 50 / 100 / 500 hours buy "
-        + " / ".join(f"{budget * experiment.images / total:,.0f}" for budget in (10, 50, 100, 500))
-        + " images (dataset.images). Leave out methods or sigmas by the table above.",
+    ]
+    if total > BUDGETS[0]:
+        lines.append(
+            f"One image costs {in_hours(total / experiment.images)} hours in all settings: "
+            f"{' / '.join(map(str, BUDGETS))} hours buy "
+            + " / ".join(f"{budget * experiment.images / total:,.0f}" for budget in BUDGETS)
+            + " images (dataset.images). Leave out methods or sigmas by the table above."
+        )
+    lines += [
         "",
         f"| what could be asked (alpha = {sampling['alpha']}, n = {PAPER_N:,}) | hours, expected | range |",
         "|---|---|---|",
@@ -182,9 +199,11 @@ def sequential_summary(experiment: Experiment, table: pd.DataFrame, counts: pd.D
     for offer in OFFERS:
         size = SampleSize(PAPER_N0, offer.most, sampling["alpha"], Stop(offer.questions))
         found = expected_hours(experiment, table, expected_samples(experiment, size, counts, paper))
-        lines.append(f"| {offer.name} | {found.mean():,.0f} | {found.min():,.0f} to {found.max():,.0f} |")
+        lines.append(
+            f"| {offer.name} | {in_hours(found.mean())} | {in_hours(found.min())} to {in_hours(found.max())} |"
+        )
     most = int(table["samples"].iloc[0] // experiment.images)
-    lines.append(f"| a fixed run of {most:,} samples | {table['hours'].sum():,.0f} | |")
+    lines.append(f"| a fixed run of {most:,} samples | {in_hours(table['hours'].sum())} | |")
     return "\n".join(lines)
 
 
@@ -205,8 +224,8 @@ def _range(table: pd.DataFrame) -> list[str]:
         return []
     least, most = table["hours"].sum() - off.sum(), table["hours"].sum() + off.sum()
     return [
-        f"That is {least:,.1f} to {most:,.1f} hours, by what the device reaches; `snakemake --cores 1 check` measures "
-        "it, and the estimate takes its speed from there."
+        f"That is {in_hours(least)} to {in_hours(most)} hours, by what the device reaches; `snakemake --cores 1 check` "
+        "measures it, and the estimate takes its speed from there."
     ]
 
 
@@ -220,14 +239,15 @@ def summary(table: pd.DataFrame, experiment: Experiment) -> str:
     for name, votes in in_order(zip(table["method"], table["votes"], strict=True)):
         rows = table[(table["method"] == name) & (table["votes"] == votes)]
         per_sample = " / ".join(f"{value:g}" for value in rows["evaluations_per_sample"])
+        hours = in_hours(rows["hours"].sum()) if rows["leads"].any() else "shared"
         lines.append(
             f"| {title(name, votes)} | {rows['jobs'].sum():,} | {per_sample} | {rows['evaluations'].sum():,.0f} "
-            f"| {rows['hours'].sum():,.1f} | {rows['hours_alone'].sum():,.1f} |"
+            f"| {hours} | {in_hours(rows['hours_alone'].sum())} |"
         )
     total = table[["jobs", "evaluations", "hours", "hours_alone"]].sum()
     lines.append(
-        f"| total | {total['jobs']:,.0f} | | {total['evaluations']:,.0f} | {total['hours']:,.1f} "
-        f"| {total['hours_alone']:,.1f} |"
+        f"| total | {total['jobs']:,.0f} | | {total['evaluations']:,.0f} | {in_hours(total['hours'])} "
+        f"| {in_hours(total['hours_alone'])} |"
     )
     sampling = config["sampling"]
     measured = f"{table['measured'].sum()} of {len(table)} settings; the others at the same speed"
@@ -241,10 +261,16 @@ def summary(table: pd.DataFrame, experiment: Experiment) -> str:
         f"Evaluations per sample stand for sigma {sigmas}. Hours are of one device, from {basis}.",
         *_range(table),
         "Hours alone: what the jobs would take if methods of one family didn't share their samples.",
-        f"Loading networks takes {start_up(experiment):,.1f} hours more ({config['estimate']['start_up']:g} s a job).",
+        f"Loading networks takes {in_hours(start_up(experiment))} hours more "
+        f"({config['estimate']['start_up']:g} s a job).",
     ]
     if warning := padding_warning(experiment.plan(), experiment.machine()):
         lines.append(f"WARNING: {warning}.")
+    if _range(table) and config["device"] == "cpu" and "cpu" not in config["estimate"]["device"].lower():
+        lines.append(
+            f"WARNING: device is cpu, and these are hours of what estimate describes, {config['estimate']['device']}. "
+            "Run `snakemake --cores 1 check`, with the same --configfile: then they are this machine's."
+        )
     if _range(table) and config["device"] != "cpu" and not config["diffusion"]["half_precision"]:
         lines.append("diffusion.half_precision is off: see that estimate.tflops is what the GPU reaches in single.")
     if (table["votes"] > 1).any():
