@@ -108,6 +108,9 @@ def main() -> None:
         results = run(series, snakemake)
     except subprocess.CalledProcessError as error:
         parser.exit(error.returncode, "one of the experiments failed: Snakemake said why; the same command goes on\n")
+    targets = (folder / target for folder in results.values() for target in TARGETS)
+    if missing := next((target for target in targets if not target.exists()), None):
+        parser.exit(0, f"nothing is compared: Snakemake made no {missing}\n")  # as in a dry run
     print(compare(series, results, arguments.claims))
 
 
