@@ -52,7 +52,8 @@ def tell(text: str) -> None:
 def main(experiment: Experiment, machine: dict[str, Any], results: Path) -> bool:
     torch.set_num_threads(machine["threads"])
     # Before this process has a GPU.
-    jobs = attempted(TWO_JOBS, lambda: [share_out(machine["jobs_per_gpu"])]) if has_gpu() else []
+    shares = machine["device"] != "cpu" and has_gpu()
+    jobs = attempted(TWO_JOBS, lambda: [share_out(machine["jobs_per_gpu"])]) if shares else []
     claimed: list[Device] = []
 
     def claim() -> list[Finding]:

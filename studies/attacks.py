@@ -129,7 +129,9 @@ class GradientDenoiser(Denoiser):
 def differentiable(pipeline: Pipeline, gradients_from: int = GRADIENTS_FROM) -> Pipeline:
     """Return the same networks in a pipeline that gradients can pass."""
     plain, classes = pipeline.denoiser, pipeline.classifier.classes
-    denoiser = GradientDenoiser(plain.network, plain.schedule, device=plain.device, timestep_scale=plain.timestep_scale)
+    denoiser = GradientDenoiser(
+        plain.network, plain.schedule, device=plain.device, rescale_timesteps=plain.rescale_timesteps
+    )
     denoiser.batches, denoiser.gradients_from = Unbatched(1), gradients_from
     classifier = BatchedClassifier(pipeline.classifier.classifier, classes=classes)
     classifier.batches = Unbatched(1)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from adds.data.images import Picture
 from adds.diffusion.denoiser import Denoiser
-from adds.diffusion.schedule import Schedule, evenly_spaced
+from adds.diffusion.schedule import Schedule
 from adds.models.embedded import embedded_pipeline
 from adds.models.fast_unet import accelerate, halve
 from adds.models.pipeline import BatchedClassifier, Pipeline
@@ -102,7 +102,7 @@ def waits() -> tuple[Table, int]:
 def bytes_per_coordinate(method: str, votes: int, options: Mapping[str, str] | None = None) -> float:
     """Count the bytes that a chunk of a method holds at most besides the networks, per coordinate of its samples."""
     schedule = Schedule.named("linear", 1000)
-    grid = schedule.respaced(evenly_spaced(20, 1000))
+    grid = schedule.evenly(20)
 
     def unet(x_t: Tensor, _timesteps: Tensor) -> Tensor:
         return torch.cat([x_t, torch.zeros_like(x_t)], dim=1)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from adds.data.images import Examples, Picture, training_of
-from adds.diffusion.schedule import evenly_spaced
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.weights import made_by
 from adds.results.accuracy import mean_interval
@@ -34,7 +33,7 @@ def load(folder: Path) -> Pipeline:
     """Load published networks, and the paper's grid."""
     denoiser = load_denoiser(folder / "diffusion.safetensors")
     classifier = load_classifier(folder / "classifier.safetensors")
-    grid = denoiser.schedule.respaced(evenly_spaced(STEPS, len(denoiser.schedule)))
+    grid = denoiser.schedule.evenly(STEPS)
     classes = made_by(folder / "classifier.safetensors")["classes"]
     return Pipeline(denoiser, BatchedClassifier(classifier, classes=classes), grid)
 

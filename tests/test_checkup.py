@@ -95,7 +95,7 @@ def test_wrong_denoisers_are_noticed(pipeline, pictures, wrong):
         "random": lambda: Denoiser(untrained_unet(UNET), schedule),
         "untrained": lambda: Denoiser(build_unet(UNET).eval().requires_grad_(False), schedule),
         "schedule": lambda: Denoiser(right, Schedule.named("cosine", 1000)),
-        "scale of timesteps": lambda: Denoiser(right, schedule, timestep_scale=0.25),
+        "scale of timesteps": lambda: Denoiser(lambda states, timesteps: right(states, timesteps / 4), schedule),
         "sign": lambda: Denoiser(lambda states, timesteps: sign * right(states, timesteps), schedule),
     }
     texts = problems(denoisers[wrong](), pictures[:64])

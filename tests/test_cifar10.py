@@ -107,7 +107,7 @@ def test_the_network_sees_timesteps_as_if_there_were_1000():
         return torch.zeros(len(x_t), 2, 8, 8)
 
     grid = schedule.respaced(range(199, 4000, 200))
-    denoiser = Denoiser(network, schedule, batch_size=2, timestep_scale=1000 / len(schedule))
+    denoiser = Denoiser(network, schedule, batch_size=2, rescale_timesteps=True)
     denoiser.predict(torch.zeros(2, 1, 8, 8), grid, 3)
     assert grid.timesteps[3] == 799
     assert seen[0].tolist() == [199.75, 199.75]

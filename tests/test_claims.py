@@ -435,6 +435,9 @@ def test_the_file_has_the_papers_six_settings_and_names_everything():
 def test_words_that_mean_nothing_are_refused():
     with pytest.raises(ValueError, match="'bigger' is none of"):
         Part("clean", "bigger", "each", [], [], 0.05)
+    for test, among in (("never", None), ("never", "right"), ("more", "becomes_wrong")):
+        with pytest.raises(ValueError, match="test: never, and no other test, is among: becomes_wrong"):
+            Part("clean", test, "each", [], [], 0.05, among=among)
 
 
 def test_a_claim_says_what_a_run_lacks():

@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -226,11 +227,18 @@ def test_a_server_that_is_down_for_now_is_no_verdict(server, tmp_path, caplog):
     assert caplog.text.count(f"{NOWHERE} can't be reached now") == 1
     assert "refused>), nor can 2 other files; the download will try" in caplog.text
     assert "run `snakemake fetch` on one that has" in caplog.text
+    caplog.clear()
+    check_downloads([replace(wanted(server, tmp_path, "/whole"), hint="ask nobody"), replace(nowhere, hint="ask me")])
+    assert "ask me" in caplog.text
+    assert "ask nobody" not in caplog.text, "that one is reachable"
 
 
 def test_without_a_network_the_download_says_what_to_do(server, tmp_path):
     with pytest.raises(RuntimeError, match=r"could not be downloaded.*run `snakemake fetch` on one that has"):
         fetch([NOWHERE], tmp_path / "file.tar", Expected(10, "md5", None), attempts=2, pause=0)
+    elsewhere = [f"{NOWHERE}{place}" for place in range(5)]
+    fetch([*elsewhere, f"{server.address}/whole"], tmp_path / "whole.tar", EXPECTED, pause=0)
+    assert (tmp_path / "whole.tar").exists(), "of many addresses every one is tried"
     with pytest.raises(RuntimeError) as caught:
         download(server, "/drops", target=tmp_path / "other.tar", attempts=1)
     assert "snakemake fetch" not in str(caught.value), "a server that answered"

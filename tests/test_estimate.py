@@ -301,7 +301,7 @@ def test_a_gpus_hours_are_not_a_cpus():
     assert "WARNING: device is cpu, and these are hours of what estimate describes, A100" in summary(
         estimate(small), small
     )
-    assert "WARNING" not in summary(estimate(digits()), digits())
+    assert "device is cpu" not in summary(estimate(digits()), digits())
 
 
 def test_of_what_nothing_is_known_nothing_is_expected():
@@ -347,6 +347,9 @@ def test_padding_of_networks_that_nobody_asks_is_no_matter():
     alone = dict.fromkeys(("carlini", "densepure", "adds", "adds_oneshot"))
     experiment = digits(methods={**alone, "rs": {"votes": [1]}}, diffusion={"batch_size": 64})
     assert expected_padding(experiment.plan(), experiment.machine()).keys() == {"classifier"}
+    alone = {**alone, "rs": None, "consensus": {"votes": [1], "readers": ["rs_trained"], "weights": [1]}}
+    asked = digits(methods=alone, diffusion={"batch_size": 64})
+    assert expected_padding(asked.plan(), asked.machine()).keys() == {"classifier"}, "of those that a consensus asks"
 
 
 EXPERIMENTS = {

@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
@@ -423,6 +424,11 @@ def test_a_consensus_is_made_by_its_readers():
     assert guided.identity(setting)["guidance_scale"] == 0.8
     assert guided.identity(setting)["ending"] == "oneshot"
     assert guided.networks_of("consensus") == ["diffusion", "classifier"]
+    assert guided.audit()["scales"] == dict.fromkeys(guided.sigmas, 0.8), "what it asks is audited"
+    unguided = digits(
+        methods={**dict.fromkeys(METHODS), "consensus": {"votes": [1], "readers": ["bayes"], "weights": [1]}}
+    )
+    assert not unguided.audit()["scales"]
 
 
 def test_readers_belong_to_a_sigma_and_a_given_file_is_used():
@@ -472,6 +478,7 @@ def test_the_explorer_has_pictures_only_where_they_are_asked_for():
         ("digits", "", "it lacks the column number"),
         ("digits", "number,label\n360,6\nfoo,3\n", "number 'foo' in line 3 is not a whole number"),
         ("digits", "number,label\n360,six\n", "label 'six' in line 2 is not a whole number"),
+        ("digits", "number,label\n360,6\n\n\nfoo,3\n", "number 'foo' in line 5 is not a whole number"),
         ("files", "number,label\n1,2\n", "it lacks the column file .*; python -m adds.data.files FOLDER writes one"),
         ("files", "file,label\na.png,cat\n", "label 'cat' in line 2 is not a whole number"),
         ("digits", b"\xff\xfe\x00", "it is no CSV file"),
@@ -493,3 +500,9 @@ def test_images_of_ones_own_need_a_folder(tmp_path):
 def test_labels_may_be_missing_and_numbers_written_otherwise(tmp_path):
     (tmp_path / "list.csv").write_text("number,label\n360.0,\n361,\n")
     assert digits(dataset={"list": str(tmp_path / "list.csv"), "images": None}).images == 2
+
+
+def test_a_list_that_a_spreadsheet_wrote_is_read(tmp_path):
+    (tmp_path / "list.csv").write_text("number,label\r\n360,6\r\n", encoding="utf-8-sig")
+    assert digits(dataset={"list": str(tmp_path / "list.csv"), "images": None}).images == 1
+    assert list(pd.read_csv(tmp_path / "list.csv")) == ["number", "label"], "jobs read it so"

@@ -589,11 +589,6 @@ def test_certify_counts_what_it_counts_on_the_cpu(tmp_path, name, caplog):
 Job = Callable[[Experiment, Files, str], object]
 
 
-def drawing(known: Experiment, files: Files, output: str) -> None:
-    device = torch.device(known.config["device"])
-    draw_samples.main(known.drawing_samples(), files.diffusion, device, output)
-
-
 def checking(network: str) -> Job:
     def check(known: Experiment, files: Files, output: str) -> bool:
         files = Files(files, weights=files[network])
@@ -609,7 +604,9 @@ JOBS: dict[str, Job] = {
     "spend_budget.csv": lambda known, *rest: spend_budget.main(known.budget(), machine_of(known), *rest),
     "follow_trajectory.npz": lambda known, *rest: follow_trajectory.main(known.trajectory(), machine_of(known), *rest),
     "detail.parquet": lambda known, *rest: detail.main(known.detail(), machine_of(known), *rest),
-    "draw_samples.npy": drawing,
+    "draw_samples.npy": lambda known, files, output: draw_samples.main(
+        known.drawing_samples(), machine_of(known), files.diffusion, output
+    ),
     "check_diffusion.json": checking("diffusion"),
     "check_classifier.json": checking("classifier"),
 }

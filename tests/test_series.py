@@ -130,6 +130,8 @@ def test_the_projects_own_series_can_be_read(name):
         ({"reference": "other"}, "reference is 'other': it must be one of"),
         ({"more": 1}, "must have the keys about"),
         ({"series": "a/b"}, "'a/b' can't name an experiment"),
+        ({"experiments": ["scale20"]}, "experiments must be a section of keys"),
+        ({"experiments": {"scale80": None}}, r"experiments\.scale80 must be the keys that differ, or {}"),
     ],
 )
 def test_what_is_no_series_is_said_in_a_line(tmp_path, changes, message):

@@ -164,9 +164,10 @@ def read_list(path: Path, dataset: Mapping[str, Any]) -> list[dict[str, str]]:
     key = f"dataset.list is {dataset['list']!r}"
     known(dataset["name"], DATASETS, "dataset.name")
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte order mark
             reader = csv.DictReader(file)
-            rows, columns = list(reader), reader.fieldnames or []
+            rows = [(reader.line_num, row) for row in reader]
+            columns = reader.fieldnames or []
     except (csv.Error, UnicodeDecodeError) as error:
         raise ConfigError(f"{key}: it is no CSV file ({error})") from None
     lacking = [column for column in DATASETS[dataset["name"]].columns if column not in columns]
@@ -178,11 +179,11 @@ def read_list(path: Path, dataset: Mapping[str, Any]) -> list[dict[str, str]]:
         )
     if not rows:
         raise ConfigError(f"{key}: it lists no image")
-    for line, row in enumerate(rows, start=2):
+    for line, row in rows:
         for column in {"number", "label"} & set(columns):
             if not _is_whole(row[column] or "") and (column == "number" or row[column]):
                 raise ConfigError(f"{key}: {column} {row[column]!r} in line {line} is not a whole number")
-    return rows
+    return [row for _, row in rows]
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,7 @@ class Experiment:
                 self._check_readers(name, settings)
         if not self.methods:
             raise ConfigError("methods: every method is null; at least one must have votes")
-        if any(self.guided(name) for name in self.methods):
+        if self.any_guided:
             for sigma in self.sigmas:
                 if sigma not in config["guidance_scale"]:
                     raise ConfigError(
@@ -506,6 +507,11 @@ class Experiment:
         """Tell whether a method, or one that it asks, needs a guidance scale."""
         return any(METHODS[name].guided for name in (method, *self.readers(method)))
 
+    @property
+    def any_guided(self) -> bool:
+        """Whether any of the methods needs a guidance scale."""
+        return any(self.guided(method) for method in self.methods)
+
     def networks_of(self, method: str) -> list[Network]:
         """Return the networks that a method reads, and those that the methods which it asks read."""
         wanted = {network for name in (method, *self.readers(method)) for network in METHODS[name].networks}
@@ -697,8 +703,7 @@ class Experiment:
 
     def audit(self) -> dict[str, Any]:
         """Return the parameters of the audit: a guidance scale for every sigma, none where no method is guided."""
-        guided = any(METHODS[name].guided for name in self.methods)
-        scales = {sigma: self.config["guidance_scale"][sigma] for sigma in self.sigmas} if guided else {}
+        scales = {sigma: self.config["guidance_scale"][sigma] for sigma in self.sigmas} if self.any_guided else {}
         return {"networks": self.networks(), "scales": scales, "seed": self.config["seed"]}
 
     def checks(self, setting: Setting) -> list[Network]:
@@ -946,7 +951,7 @@ class Experiment:
         names += [f"denoised_sigma{sigma}" for sigma in self.sigmas] if self.any_reads("diffusion") else []
         names += [] if self.asks_label else ["bounds"]
         names += ["samples_needed"] if self.replays() else []
-        names += ["budget"] if any(METHODS[name].guided for name in self.methods) else []
+        names += ["budget"] if self.any_guided else []
         names += ["samples"] if self.config["figures"]["samples"] and self.any_reads("diffusion") else []
         names += ["loss"] if self.trains else []
         return names

@@ -49,6 +49,7 @@ rule merge:
     input:
         images="<results>/images.csv",
         networks=all_weights,
+        descriptions=all_descriptions,
         counts=all_counts,
     output:
         "<results>/counts.parquet",

@@ -115,6 +115,7 @@ rule audit:
         classifier="<classifier>/weights",
     log:
         "<logs>/audit.log",
+    retries: 0
     conda:
         "../../envs/adds.yaml"
     threads: 1

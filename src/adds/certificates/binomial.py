@@ -74,9 +74,3 @@ def mixture_lower(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Arra
             out = (middle > 0) & (_log_evidence(positive, k, n, log_beta) >= enough)
             low, high = np.where(out, middle, low), np.where(out, high, middle)
     return low
-
-
-def mixture_upper(successes: ArrayLike, trials: ArrayLike, alpha: float) -> Array:
-    """Return the anytime-valid upper bound, which is the lower bound on the other outcome."""
-    k, n = _counts(successes, trials)
-    return 1 - mixture_lower(n - k, n, alpha)

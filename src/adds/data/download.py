@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 BLOCK = 1 << 20
 TIMEOUT = 60
 MOST_UNANSWERED = 3
-"""How often it is tried where no address has answered at all: there is no network then."""
+"""How often it is tried where no address has answered at all, or once at each of more: there is no network then."""
 MOST_WRONG = 2
 """How often an address may give a whole file with the wrong checksum before it is given up."""
 
@@ -106,7 +106,7 @@ def fetch(
         except (OSError, HTTPException) as error:
             failures.append(f"{url}: {error}")
         logger.warning("attempt %d of %d: %s", attempt + 1, attempts, failures[-1])
-        if never_answered and attempt + 1 == MOST_UNANSWERED:
+        if never_answered and attempt + 1 == max(MOST_UNANSWERED, len(urls)):
             break
         if attempt + 1 < attempts and not wrong[url]:
             time.sleep(min(60.0, pause * 2**attempt))

@@ -61,17 +61,18 @@ def check_downloads(downloads: Iterable[Download]) -> None:
     downloads = list(downloads)
     check_space(downloads)
     told: list[int | None] = []
-    unreachable = []
+    unreachable, hints = [], []
     for download in downloads:
         try:
             told.append(check_access(download))
         except UnreachableError as error:
             told.append(None)
             unreachable.append(str(error))
+            hints.append(download.hint)
     if unreachable:
         others = f", nor can {len(unreachable) - 1} other files" if len(unreachable) > 1 else ""
-        hints = " ".join(dict.fromkeys(download.hint for download in downloads if download.hint))
-        told_of = f"{unreachable[0]}{others}; the download will try several times; {NO_NETWORK}. {hints}"
+        help_ = " ".join(filter(None, dict.fromkeys(hints)))
+        told_of = f"{unreachable[0]}{others}; the download will try several times; {NO_NETWORK}. {help_}"
         logger.warning("%s", told_of.strip())
     check_space(downloads, told)
 

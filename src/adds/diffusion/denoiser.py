@@ -25,8 +25,8 @@ class Prediction:
 class Denoiser:
     """Evaluates the network in batches (see `Batches`) and counts the evaluations.
 
-    ``timestep_scale`` multiplies the timesteps that the network sees: checkpoints that were trained with
-    guided_diffusion's ``rescale_timesteps`` expect them as if there were 1000.
+    With ``rescale_timesteps`` the network sees timesteps as if there were 1000, as checkpoints that were trained with
+    guided_diffusion's option of that name expect.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class Denoiser:
         *,
         batch_size: int = 64,
         device: torch.device | str = "cpu",
-        timestep_scale: float = 1.0,
+        rescale_timesteps: bool = False,
     ) -> None:
         self.network = network
         self.schedule = schedule
         self.batches = Batches(batch_size)
         self.device = torch.device(device)
-        self.timestep_scale = timestep_scale
+        self.rescale_timesteps = rescale_timesteps
         self.evaluations = 0
 
     def predict(self, x_t: Tensor, grid: Grid, step: int) -> Prediction:
@@ -54,7 +54,7 @@ class Denoiser:
         if len(x_t) == 0:
             return Prediction(x0=x_t, std=x_t)
         self.evaluations += len(x_t)
-        timestep = grid.timesteps[step] * self.timestep_scale
+        timestep = grid.timesteps[step] * (1000 / len(self.schedule) if self.rescale_timesteps else 1.0)
 
         def evaluate(batch: Tensor) -> Tensor:
             return self.network(batch, torch.full((len(batch),), timestep, device=batch.device)).float()

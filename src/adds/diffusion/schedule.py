@@ -95,6 +95,10 @@ class Schedule:
             log_variance_max=np.log(1 - alphas),
         )
 
+    def evenly(self, steps: int) -> Grid:
+        """Keep so many timesteps, evenly spaced."""
+        return self.respaced(evenly_spaced(steps, len(self)))
+
     def first_as_noisy_as(self, sigma: float, among: Iterable[int] | None = None) -> int:
         """Return t*, the smallest timestep with sqrt((1 - abar_t) / abar_t) >= 2 sigma (sigma in [0, 1]).
 

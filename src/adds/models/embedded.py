@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from adds.diffusion.denoiser import Denoiser
-from adds.diffusion.schedule import Schedule, evenly_spaced
+from adds.diffusion.schedule import Schedule
 from adds.machine.memory import keep_freed_memory
 from adds.models.classifiers.small import load_small
 from adds.models.pipeline import BatchedClassifier, Pipeline
@@ -31,5 +31,5 @@ def embedded_pipeline(
     return Pipeline(
         Denoiser(network, schedule, batch_size=batch_size, device=device),
         BatchedClassifier(classifier, classes=classes, batch_size=batch_size),
-        schedule.respaced(evenly_spaced(STEPS, len(schedule))),
+        schedule.evenly(STEPS),
     )

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from adds.diffusion.batching import Batches
 from adds.diffusion.checks import require
 from adds.diffusion.denoiser import Denoiser
-from adds.diffusion.schedule import Grid, Schedule, evenly_spaced
+from adds.diffusion.schedule import Grid, Schedule
 from adds.machine.devices import claim_device
 from adds.machine.memory import keep_freed_memory
 from adds.models.unet import load_diffusion
@@ -118,6 +118,24 @@ def untrained_classifier(settings: Mapping[str, Any]) -> nn.Module | None:
     return network
 
 
+def load_denoiser(
+    weights: Path | str | None,
+    settings: Mapping[str, Any],
+    batch_size: int,
+    *,
+    device: torch.device,
+    compiled: Path | None = None,
+) -> Denoiser:
+    """Load a diffusion model as its section says; without ``weights`` one that knows its schedule only."""
+    return Denoiser(
+        load_diffusion(weights, settings, device, compiled, batch_size) if weights else _not_loaded,
+        Schedule.named(settings["schedule"], settings["timesteps"]),
+        batch_size=batch_size,
+        device=device,
+        rescale_timesteps=settings["rescale_timesteps"],
+    )
+
+
 def load_pipeline(
     networks: Mapping[str, Any],
     batch_size: Mapping[str, int],
@@ -133,8 +151,8 @@ def load_pipeline(
     if device.type == "cpu":
         keep_freed_memory()
     settings = networks["diffusion"]
-    schedule = Schedule.named(settings["schedule"], settings["timesteps"])
-    diffusion = folders.get("diffusion")
+    weights = folders["diffusion"] / WEIGHTS if "diffusion" in folders else None
+    denoiser = load_denoiser(weights, settings, batch_size["diffusion"], device=device, compiled=compiled)
 
     def classifier(name: str) -> BatchedClassifier:
         known = networks[name]
@@ -143,17 +161,9 @@ def load_pipeline(
         return BatchedClassifier(network, classes=known["classes"], batch_size=batch_size["classifier"])
 
     return Pipeline(
-        denoiser=Denoiser(
-            load_diffusion(diffusion / WEIGHTS, settings, device, compiled, batch_size["diffusion"])
-            if diffusion
-            else _not_loaded,
-            schedule,
-            batch_size=batch_size["diffusion"],
-            device=device,
-            timestep_scale=1000 / len(schedule) if settings["rescale_timesteps"] else 1.0,
-        ),
+        denoiser=denoiser,
         classifier=classifier("classifier"),
-        grid=schedule.respaced(evenly_spaced(settings["steps"], len(schedule))),
+        grid=denoiser.schedule.evenly(settings["steps"]),
         readers={name: classifier(name) for name in READERS if name in folders},
     )
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adds.data.images import Examples
-from adds.diffusion.denoiser import Denoiser, Network
+from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.noise import Noise
 from adds.diffusion.reverse import Continuations
-from adds.diffusion.schedule import Schedule, evenly_spaced, to_model
+from adds.diffusion.schedule import to_model
 from adds.machine.logs import progress_bar
 from adds.models.unet import build_unet
 from adds.models.weights import WEIGHTS, describe_model, save_weights
@@ -229,22 +229,14 @@ def train_diffusion(
     )
 
 
-def generate(
-    network: Network,
-    schedule: Schedule,
-    *,
-    steps: int,
-    count: int,
-    shape: tuple[int, ...],
-    seed: int,
-    device: torch.device | str = "cpu",
-) -> Tensor:
+def generate(denoiser: Denoiser, *, steps: int, count: int, shape: tuple[int, ...], seed: int) -> Tensor:
     """Draw images from the model alone, in [-1, 1]: [count, *shape]."""
-    grid = schedule.respaced(evenly_spaced(steps, len(schedule)))
+    schedule, device = denoiser.schedule, denoiser.device
+    grid = schedule.evenly(steps)
     noise = Noise(seed=seed, stage="selection", image=0, sigma=1.0, device=device)
     samples = torch.arange(count, device=device)
     continuations = Continuations(
-        Denoiser(network, schedule, device=device),
+        denoiser,
         grid,
         states=noise.normal(shape, samples=samples, timestep=len(schedule)),
         steps=torch.full((count,), len(grid) - 1, device=device),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from adds.diffusion.schedule import Schedule, evenly_spaced
+from adds.diffusion.schedule import Schedule
 from adds.experiment import Experiment
 from adds.methods.base import Query, method
 from adds.monitor.expected import expected_samples, padding_warning
@@ -31,7 +31,7 @@ def evaluations_per_sample(setting: Mapping[str, Any], chain: Mapping[str, Any])
     """Return how many evaluations of the diffusion model a sample is worth, of a setting as a plan lists it."""
     identity = setting["identity"]
     schedule = Schedule.named(chain["schedule"], chain["timesteps"])
-    grid = schedule.respaced(evenly_spaced(chain["steps"], len(schedule)))
+    grid = schedule.evenly(chain["steps"])
     options = {option: identity[option] for option in OPTIONS if option in identity}
     scale, readers = identity.get("guidance_scale", 0.0), identity.get("readers", {})
     query = Query(identity["sigma"], setting["votes"], scale, options, readers)
@@ -68,7 +68,7 @@ def estimate(experiment: Experiment, counts: pd.DataFrame | None = None, speed: 
     config = experiment.config
     diffusion, sampling = config["diffusion"], config["sampling"]
     schedule = Schedule.named(diffusion["schedule"], diffusion["timesteps"])
-    grid = schedule.respaced(evenly_spaced(diffusion["steps"], len(schedule)))
+    grid = schedule.evenly(diffusion["steps"])
     measured = measured_seconds(pd.DataFrame() if counts is None else counts)
     samples = experiment.images * (experiment.n0 + sampling["n"])
     rows = []

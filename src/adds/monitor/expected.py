@@ -18,7 +18,6 @@ from scipy.special import expit, logit, ndtri
 from scipy.stats import beta
 
 from adds.experiment import Experiment, Setting
-from adds.registry import METHODS
 from adds.sampling.job import SETTING
 from adds.sampling.stopping import Rule, SampleSize, Stop
 
@@ -205,7 +204,7 @@ def expected_padding(plan: Mapping[str, Any], machine: Mapping[str, Any]) -> dic
     together = min(images, -(-machine["at_once"] // requests[0]))
     groups = [together] * (images // together) + ([images % together] if images % together else [])
     rows = [group * request for group in groups for request in requests]
-    networks = {network for entry in plan["settings"] for network in METHODS[entry["method"]].networks}
+    networks = {network for entry in plan["settings"] for network in entry["folders"]}
     used = {network if network in NETWORKS else "classifier" for network in networks}
     batches = {name: machine["batch_size"][name] for name in NETWORKS if name in used}
     return {name: 1 - sum(rows) / sum(-(-row // batch) * batch for row in rows) for name, batch in batches.items()}

@@ -33,7 +33,7 @@ from adds.machine.devices import Device
 from adds.machine.gpus import NAMELESS, visible_gpus
 from adds.methods.majority import always_cast
 from adds.models.compiled import MOST_DIFFERENCE, first_line, load_compiled
-from adds.models.pipeline import classifier_kind
+from adds.models.pipeline import classifier_kind, untrained_classifier
 from adds.models.unet import build_unet, compilable, halved, load_unet, randomize, ready
 from adds.models.weights import WEIGHTS
 from adds.monitor.demand import GIB
@@ -234,8 +234,7 @@ class Networks:
 
     @cached_property
     def _random_classifier(self) -> nn.Module | None:
-        kind = classifier_kind(self.settings["classifier"]["kind"])
-        network = kind.untrained(self.settings["classifier"]) if hasattr(kind, "untrained") else None
+        network = untrained_classifier(self.settings["classifier"])
         if network is not None:
             randomize(network)
         return network

@@ -42,6 +42,12 @@ def read_series(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or set(found) != KEYS:
         given = sorted(found) if isinstance(found, dict) else []
         raise SeriesError(f"{path} must have the keys {', '.join(sorted(KEYS))}; it has {', '.join(given) or 'none'}")
+    for key in ("common", "experiments"):
+        if not isinstance(found[key], dict):
+            raise SeriesError(f"{key} must be a section of keys")
+    for name, changes in found["experiments"].items():
+        if not isinstance(changes, dict):
+            raise SeriesError(f"experiments.{name} must be the keys that differ, or {{}} where none does")
     names = [found["series"], *found["experiments"]]
     wrong = [name for name in names if not re.fullmatch(r"[A-Za-z0-9_-]+", str(name))]
     if wrong:

@@ -178,7 +178,7 @@ class _Watched(Denoiser):
             plain.schedule,
             batch_size=plain.batches.size,
             device=plain.device,
-            timestep_scale=plain.timestep_scale,
+            rescale_timesteps=plain.rescale_timesteps,
         )
         self.seen: dict[int, tuple[Tensor, Tensor]] = {}
 

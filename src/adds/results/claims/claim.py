@@ -11,11 +11,12 @@ from adds.registry import Variant, title
 
 SIGMAS = ("each", "smallest", "larger", "largest", "across")
 TESTS = ("more", "less", "within", "not_less", "never")
+POSSIBLE = "becomes_wrong"
 AMONG = {
     "right": "both right",
     "easy": "easy images",
     "hard": "hard images",
-    "becomes_wrong": "images that become wrong",
+    POSSIBLE: "images that become wrong",
 }
 
 
@@ -41,6 +42,8 @@ class Part:
         for value, choices in ((self.test, TESTS), (self.sigmas, SIGMAS), (self.among, (None, *AMONG))):
             if value not in choices:
                 raise ValueError(f"{value!r} is none of {', '.join(map(str, choices))}")
+        if (self.test == "never") != (self.among == POSSIBLE):
+            raise ValueError(f"test: never, and no other test, is among: {POSSIBLE}, without which it can't happen")
 
 
 @dataclass(frozen=True)
