@@ -60,8 +60,9 @@ def main(experiment: Experiment, machine: dict[str, Any], results: Path) -> bool
         claimed.append(claim_device(machine))
         return [describe_device(claimed[0])]
 
-    findings, rates = attempted("device", claim) + jobs, {}
+    findings, rates = attempted("device", claim), {}
     if claimed:
+        findings += jobs  # without a GPU that torch can use they had nothing
         device = torch.device(claimed[0].kind)
         findings += attempted("random numbers", lambda: compare_noise(device))
         check = check_networks(experiment, machine, device)

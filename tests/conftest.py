@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from adds.diffusion.denoiser import Denoiser
 from adds.diffusion.schedule import Schedule, evenly_spaced
+from adds.machine import gpus
 from adds.models.pipeline import BatchedClassifier, Pipeline
 from adds.models.unet import build_unet, randomize
 from adds.registry import READERS
@@ -26,6 +28,15 @@ torch.set_num_threads(1)
 # everybody else's run tries others.
 settings.register_profile("here", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("here")
+
+
+@pytest.fixture
+def own_slots(tmp_path, monkeypatch):
+    """One GPU is to be seen, and slots on it are this test's own: others on the machine aren't waited for."""
+    monkeypatch.setenv(gpus.VISIBLE, "0")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(gpus, "_held", [])
+
 
 TINY_UNET = {
     "image_size": 8,

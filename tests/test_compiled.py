@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -105,6 +106,29 @@ def test_every_network_and_processor_has_a_package_of_its_own(folder, fact, monk
     with pytest.raises(RuntimeError):
         load_compiled(network, folder, what, again=True)
     assert len(asked) == 2, "but where that is asked for"
+
+
+@pytest.mark.parametrize(("most", "largest"), [(64, 64), (1, 2 * compilation._EXAMPLES)])
+def test_no_larger_batches_are_compiled_for(tmp_path, monkeypatch, most, largest):
+    """They would make the compiler count with 64 bits. The examples it sees have to fit, too."""
+    seen = {}
+    monkeypatch.setattr(compilation.torch.export, "export", lambda *_, **told: seen.update(told))
+    monkeypatch.setattr(compilation.torch._inductor, "aoti_compile_and_package", lambda *_, **__: None)
+    compilation.compile_network(network_with_everything(), tmp_path, replace(WHAT, most=most))
+    assert [(size[0].min, size[0].max) for size in seen["dynamic_shapes"]] == 2 * [(2, largest)]
+
+
+def test_compiled_code_does_not_wait_for_the_evaluation_before(monkeypatch):
+    """As the loader's third argument says: it runs in one thread."""
+    seen = []
+
+    def loader(*arguments):
+        seen.append(arguments)
+        return SimpleNamespace(get_constant_fqns=list, load_constants=lambda *_, **__: None)
+
+    monkeypatch.setattr(torch._C._aoti, "AOTIModelPackageLoader", loader)
+    CompiledNetwork(network_with_everything(), "package")
+    assert seen == [("package", "model", True, 1, -1)]
 
 
 def test_a_broken_package_is_not_used(folder, package, caplog):

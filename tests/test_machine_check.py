@@ -15,7 +15,7 @@ from torch import Tensor
 from adds.diffusion.noise import philox_in_torch
 from adds.experiment import Experiment
 from adds.machine.devices import CPU
-from adds.machine.gpus import VISIBLE
+from adds.machine.gpus import HIDDEN, VISIBLE
 from adds.models.classifiers import timm
 from adds.models.fast_unet import halve
 from adds.models.weights import WEIGHTS, describe_model, save_weights
@@ -57,7 +57,7 @@ def networks(folder: Path, device: torch.device, **changes) -> Networks:
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def quick(own_slots, monkeypatch):  # noqa: ARG001
     monkeypatch.setattr(machine_check, "LARGER", (2,))
 
 
@@ -333,6 +333,9 @@ def test_two_jobs_get_two_gpus(monkeypatch, tmp_path):
 def test_where_gpus_have_no_names_that_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(machine_check, "visible_gpus", list)
     found = two_jobs(monkeypatch, tmp_path, "")
+    assert (found.verdict, found.found) == ("note", HIDDEN)
+    monkeypatch.delenv(VISIBLE)
+    found = share_out(1)
     assert found.verdict == "note"
     assert "Run one job at a time" in found.found
 

@@ -191,6 +191,10 @@ def test_no_gpu_is_said_plainly():
 @pytest.mark.usefixtures("no_gpu")
 def test_a_gpu_that_torch_can_not_use_is_an_error(monkeypatch):
     monkeypatch.setattr("adds.machine.devices.take_gpu", lambda jobs_per_gpu: f"GPU for {jobs_per_gpu}")
-    with pytest.raises(ValueError, match="no GPU that torch can use"):
+    with pytest.raises(ValueError, match="no GPU that torch can use: run this"):
+        claim_device({"device": "auto", "jobs_per_gpu": 1})
+    monkeypatch.setattr("adds.machine.devices.has_gpu", lambda: True)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    with pytest.raises(ValueError, match=r"can use \(a driver shows one, but torch .* is built for CPUs: install a"):
         claim_device({"device": "auto", "jobs_per_gpu": 1})
     assert claim_device({"device": "cpu", "jobs_per_gpu": 1}) == CPU

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,7 +36,6 @@ from adds.diffusion.noise import Noise
 from adds.diffusion.reverse import Continuations
 from adds.diffusion.schedule import Schedule, evenly_spaced
 from adds.experiment import Experiment, Setting
-from adds.machine import gpus
 from adds.methods import adds, adds_bridge, base, consensus, guidance, privacy, release
 from adds.models import compiled
 from adds.models import unet as diffusion
@@ -534,12 +532,9 @@ def resources(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def at_work(resources, tmp_path, monkeypatch) -> None:
+def at_work(resources, own_slots, monkeypatch) -> None:  # noqa: ARG001
     """Work among the resources, where one GPU is to be seen."""
     monkeypatch.chdir(resources)
-    monkeypatch.setenv(gpus.VISIBLE, "0")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(gpus, "_held", [])
 
 
 def files_of(known: Experiment, **others: Any) -> Files:

@@ -134,7 +134,7 @@ def require_gpu() -> None:
         return
     if gpus.has_gpu():
         if gpu_jobs_at_once() > 1 and not gpus.visible_gpus():
-            raise WorkflowError(f"gpu={gpu_jobs_at_once()}: {gpus.NAMELESS}")
+            raise WorkflowError(f"gpu={gpu_jobs_at_once()}: {gpus.no_names()}")
         return
     raise WorkflowError(
         f"this machine has no GPU, and {EXPERIMENT.name} needs one: {cost()} (snakemake estimate tells more). "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adds.machine.gpus import take_gpu, take_turns
+from adds.machine.gpus import has_gpu, take_gpu, take_turns
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,13 @@ def claim_device(machine: Mapping[str, Any]) -> Device:
     import torch
 
     if not torch.cuda.is_available():
+        built = (
+            f"torch {torch.__version__} is built for {f'CUDA {torch.version.cuda}' if torch.version.cuda else 'CPUs'}"
+        )
+        seen = f" (a driver shows one, but {built}: install a build for it, or a newer driver)" if has_gpu() else ""
         raise ValueError(
-            f"device is {machine['device']!r}, but this machine has no GPU that torch can use: run this where there "
-            "is one, or set device to 'cpu' if you mean it"
+            f"device is {machine['device']!r}, but this machine has no GPU that torch can use{seen}: run this where "
+            "there is one, or set device to 'cpu' if you mean it"
         )
     if taken is None:
         take_turns()

@@ -32,6 +32,7 @@ NAMELESS = (
     "this machine has no names for its GPUs (they are AMD's, or nvidia-smi is missing), so that jobs would share one. "
     "Run one job at a time (--resources gpu=1), or let a scheduler give each job a GPU of its own."
 )
+HIDDEN = f"{VISIBLE} is set to nothing, which hides this machine's GPUs: unset it, or name those that jobs may use."
 
 _held: list[IO[str]] = []  # a lock lasts as long as its file is open
 
@@ -67,6 +68,11 @@ def visible_gpus() -> list[str]:
         elif instance := re.search(r"UUID: (MIG-[^)]+)", line):
             found[-1].append(instance[1])
     return [name for number, instances in enumerate(found) for name in instances or [str(number)]]
+
+
+def no_names() -> str:
+    """Say why there are no `visible_gpus`."""
+    return HIDDEN if VISIBLE in os.environ else NAMELESS
 
 
 def lock_folder() -> Path:

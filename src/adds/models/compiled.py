@@ -155,9 +155,8 @@ def _try_to_compile(network: nn.Module, package: Path, what: Compilable) -> str 
         compile_network(network, package, what)
         difference = check_values(CompiledNetwork(network, package), network, what)
     except Exception as error:  # whatever a compiler may say: without it jobs are slower, not wrong
-        logger.warning(
-            "the diffusion model can't be compiled here, jobs run slower: %s", first_line(error), exc_info=True
-        )
+        logger.warning("the diffusion model can't be compiled here, jobs run slower: %s", first_line(error))
+        logger.debug("what the compiler said", exc_info=True)
         package.write_bytes(b"")
         return first_line(error)
     logger.info("compiled; the largest difference to the original's values is %.1e", difference)

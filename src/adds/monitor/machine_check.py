@@ -30,7 +30,7 @@ from adds.diffusion.batching import Batches, is_out_of_memory
 from adds.diffusion.noise import box_muller, philox_in_numpy, philox_in_torch
 from adds.experiment import FULL_BATCHES
 from adds.machine.devices import Device
-from adds.machine.gpus import NAMELESS, visible_gpus
+from adds.machine.gpus import no_names, visible_gpus
 from adds.methods.majority import always_cast
 from adds.models.compiled import MOST_DIFFERENCE, first_line, load_compiled
 from adds.models.pipeline import classifier_kind, untrained_classifier
@@ -134,7 +134,7 @@ def share_out(jobs_per_gpu: int, patience: float = 60.0) -> Finding:
     """
     what, gpus = TWO_JOBS, visible_gpus()
     if not gpus:
-        return Finding(what, NAMELESS, "note")
+        return Finding(what, no_names(), "note")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     pipe = subprocess.PIPE
     started = [
