@@ -187,7 +187,6 @@ def test_what_never_happens_needs_images_and_one_confirmed_case_ends_it():
 
     assert of_250(0, 59).p_for <= 0.05 < of_250(0, 58).p_for
     assert of_250(0, 20).images_needed() == 731, "59 that it could happen to are among so many"
-    assert (of_250(0, 0).p_for, of_250(0, 0).images_needed(), of_250(0, 0).smallest_seen) == (1, np.inf, 1)
     assert (of_250(1, 250, 1e-9).p_for, of_250(1, 250, 1e-9).p_against) == (1, 1e-9)
     assert of_250(1, 250, 0.4).p_against == 0.4, "an accident of sampling decides nothing"
 
@@ -393,6 +392,14 @@ def test_every_claim_can_hold_fall_and_stay_open(claim, kind):
         assert claims.loc[0, "contrasts_holds"] == claims.loc[0, "contrasts"] > 0
     if kind == "undecided":
         assert rows["images_needed"].notna().any() or claims.loc[0, "needs"]
+
+
+def test_what_could_happen_to_no_image_is_not_known_never_to_happen():
+    [claim] = [claim for claim in CLAIMS if claim.name == "votes_err_in_abstentions"]
+    measured = world(claim, "holds")
+    measured.values["clean"] = True
+    claims, _ = evaluate([claim], measured)
+    assert claims.loc[0, ["verdict", "needs"]].tolist() == ["undecided", "images that become wrong"]
 
 
 @pytest.mark.parametrize(

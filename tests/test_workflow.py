@@ -158,7 +158,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
             {
                 "select_images": 1,
                 "certify": VARIANTS * SIGMAS * (SHARDS + 1),
-                "identify": VARIANTS * SIGMAS,
+                "identify": VARIANTS * SIGMAS + 2,
                 **FOR_MORE_IMAGES,
                 **AFTER_CERTIFY,
                 **PLAN,
@@ -185,7 +185,14 @@ def test_a_finished_run_has_nothing_to_do(finished):
         ),
         pytest.param(
             {"dataset": {"images": 6}},
-            {"select_images": 1, "certify": VARIANTS * SIGMAS, **FOR_MORE_IMAGES, **AFTER_CERTIFY, **PLAN},
+            {
+                "identify": 1,
+                "select_images": 1,
+                "certify": VARIANTS * SIGMAS,
+                **FOR_MORE_IMAGES,
+                **AFTER_CERTIFY,
+                **PLAN,
+            },
             id="more images",
         ),
         pytest.param(
@@ -212,18 +219,18 @@ def test_a_finished_run_has_nothing_to_do(finished):
         pytest.param({"figures": {"explorer_pictures": False}}, {"explorer": 1, **TOLD}, id="the explorer's pictures"),
         pytest.param(
             {"sampling": {"n0": 12, "n": 16}},
-            {"certify": VARIANTS * SIGMAS * SHARDS, "identify": VARIANTS * SIGMAS, **AFTER_CERTIFY, **PLAN},
+            {"certify": VARIANTS * SIGMAS * SHARDS, "identify": VARIANTS * SIGMAS + 1, **AFTER_CERTIFY, **PLAN},
             id="more samples",
         ),
         pytest.param(
             {"sampling": {"n0": 12, "n": 4, "alpha": 0.2}},
-            {"certify": VARIANTS * SIGMAS * SHARDS, "identify": VARIANTS * SIGMAS, **AFTER_CERTIFY, **PLAN},
+            {"certify": VARIANTS * SIGMAS * SHARDS, "identify": VARIANTS * SIGMAS + 1, **AFTER_CERTIFY, **PLAN},
             id="two values swapped",
         ),
         pytest.param(
             # certified again, as every look is noted there
             {"bound": "pair"},
-            {"certificates": 1, **AFTER_CERTIFICATES},
+            {"identify": 1, "certificates": 1, **AFTER_CERTIFICATES},
             id="the bound",
         ),
         pytest.param(
@@ -238,7 +245,7 @@ def test_a_finished_run_has_nothing_to_do(finished):
         ),
         pytest.param(
             {"diffusion": {"compile": True}, "sampling": {"n": 16}},
-            {"certify": VARIANTS * SIGMAS * SHARDS, "identify": VARIANTS * SIGMAS, **AFTER_CERTIFY, **PLAN},
+            {"certify": VARIANTS * SIGMAS * SHARDS, "identify": VARIANTS * SIGMAS + 1, **AFTER_CERTIFY, **PLAN},
             id="compiling and more samples",
         ),
     ],
@@ -480,6 +487,21 @@ def test_other_numbers_of_samples_are_noticed_without_snakemakes_records(rerun):
     done = run(rerun, "--config", "partial=true", sampling={"n": 16})
     assert done.returncode != 0
     assert "this configuration wants 4 + 16 (fixed)" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "rules"),
+    [
+        ({"dataset": {"images": 3}}, {"select_images", "merge", "certificates", "tables"}),
+        ({"sampling": {"alpha": 0.01}}, {"certificates", "tables"}),
+        ({"bound": "pair"}, {"certificates", "tables"}),
+    ],
+    ids=["images", "alpha", "bound"],
+)
+def test_tables_of_another_configuration_are_noticed_without_snakemakes_records(rerun, changes, rules):
+    shutil.rmtree(rerun / ".snakemake")
+    assert planned(rerun).keys() == set()
+    assert rules <= planned(rerun, **changes).keys()
 
 
 def test_sequential_mode_stops_when_it_knows(rerun):

@@ -748,6 +748,15 @@ class Experiment:
             return {"gpu": gpu, "mem_mb": 4000 if self.small else 16000, "runtime": 60}
         return {"gpu": gpu, "mem_mb": 4000 if self.small else 16000, "runtime": 60 if self.small else 720}
 
+    def needs_of_results(self) -> dict[str, int]:
+        """Return what a job asks for that reads all counts: some kilobytes a row, and time to certify it."""
+        rows = self.images * len(self.settings())
+        return {"mem_mb": 4000 + rows // 20, "runtime": 30 + rows // 600}
+
+    def needs_of_images(self) -> dict[str, int]:
+        """Return what the job asks for that reads all images of the list: it holds them twice."""
+        return {"mem_mb": 4000 + self.listed // 2, "runtime": 60 + self.listed // 500}
+
     # Where it is
 
     def recipe(self, what: Model) -> dict[str, Any]:
@@ -1039,6 +1048,14 @@ class Experiment:
         parts = [self.identity(setting), self.sampling(), self.config["images_per_job"]]
         return f"identity/{setting.folder}/{short_hash(parts)}"
 
+    def images_file(self) -> str:
+        """Return such a file for which images are certified."""
+        return f"identity/images/{short_hash(self.images)}"
+
+    def certificates_file(self) -> str:
+        """Return such a file for how samples are certified."""
+        return f"identity/certificates/{short_hash([self.certificates(), self.look()])}"
+
     def pages(self) -> list[str]:
         """Return the pages to open first, below the results."""
         return ([] if self.partial else ["report.html"]) + (["explorer.html"] if self.explores else [])
@@ -1050,11 +1067,12 @@ class Experiment:
     def targets(self) -> list[str]:
         """Return everything that a run is to leave, below the results."""
         names = ["plan.json", "certificates.csv", "provenance.json", "summary.txt"]
+        # Snakemake makes what is missing only where it is asked for.
+        names += [self.images_file(), self.certificates_file()]
+        names += [] if self.partial else [self.identity_file(setting) for setting in self.settings()]
         names += [f"figures/{name}.{suffix}" for name in self.figures() for suffix in ("pdf", "png", "csv", "html")]
         names += [f"tables/{name}.{suffix}" for name in self.tables() for suffix in ("csv", "md", "tex", "html")]
-        names += self.pages()
-        # Snakemake makes what is missing only where it is asked for.
-        return names + ([] if self.partial else [self.identity_file(setting) for setting in self.settings()])
+        return names + self.pages()
 
     def plan(self) -> dict[str, Any]:
         """Return what the run is going to do, for `python -m adds.monitor.status`."""

@@ -2,10 +2,11 @@
 
 
 rule identify:
+    # An empty file, named by what something is made by: another configuration's is younger than what is there.
     output:
-        "<results>/identity/{method}/sigma{sigma}/votes{votes}/{identity}",
+        "<results>/identity/{of}/{identity}",
     log:
-        "<logs>/identify/{method}/sigma{sigma}/votes{votes}/{identity}.log",
+        "<logs>/identify/{of}/{identity}.log",
     localrule: True
     conda:
         "../../envs/adds.yaml"
@@ -60,8 +61,8 @@ rule merge:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=4000,
-        runtime=30,
+        mem_mb=megabytes_of_results,
+        runtime=minutes_of_results,
     params:
         experiment={
             "identities": EXPERIMENT.identities(),
@@ -75,6 +76,7 @@ rule merge:
 rule certificates:
     input:
         "<results>/counts.parquet",
+        identity=f"<results>/{EXPERIMENT.certificates_file()}",
     output:
         parquet="<results>/certificates.parquet",
         csv="<results>/certificates.csv",
@@ -85,8 +87,8 @@ rule certificates:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=2000,
-        runtime=30,
+        mem_mb=megabytes_of_results,
+        runtime=minutes_of_results,
     params:
         certificates={
             "how": EXPERIMENT.certificates(),

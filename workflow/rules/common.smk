@@ -120,6 +120,22 @@ def minutes_of(wildcards, attempt) -> int:
     return attempt * EXPERIMENT.needs(setting_of(wildcards))["runtime"]
 
 
+def megabytes_of_results(wildcards, attempt) -> int:
+    return attempt * EXPERIMENT.needs_of_results()["mem_mb"]
+
+
+def minutes_of_results(wildcards, attempt) -> int:
+    return attempt * EXPERIMENT.needs_of_results()["runtime"]
+
+
+def megabytes_of_images(wildcards, attempt) -> int:
+    return attempt * EXPERIMENT.needs_of_images()["mem_mb"]
+
+
+def minutes_of_images(wildcards, attempt) -> int:
+    return attempt * EXPERIMENT.needs_of_images()["runtime"]
+
+
 def all_counts(wildcards) -> list[str]:
     if EXPERIMENT.partial:
         return EXPERIMENT.finished_counts()
@@ -167,7 +183,8 @@ def cost() -> str:
     except ImportError:  # Snakemake may live in an environment of its own
         return "many GPU-hours"
     hours = estimate(EXPERIMENT)["hours"].sum()
-    return f"about {hours:,.0f} {EXPERIMENT.config['estimate']['device']}-hours"
+    most = EXPERIMENT.samples()["at_most"] or "about "
+    return f"{most}{hours:,.0f} {EXPERIMENT.config['estimate']['device']}-hours"
 
 
 def show_summary() -> None:

@@ -41,8 +41,8 @@ rule images:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=megabytes_of_images,
+        runtime=minutes_of_images,
     params:
         images=EXPERIMENT.recipe("images"),
     script:
@@ -51,7 +51,8 @@ rule images:
 
 rule select_images:
     input:
-        "<images>/images.csv",
+        images="<images>/images.csv",
+        identity=f"<results>/{EXPERIMENT.images_file()}",
     output:
         "<results>/images.csv",
     log:
@@ -62,4 +63,4 @@ rule select_images:
     params:
         lines=EXPERIMENT.images + 1,
     shell:
-        "head -n {params.lines} {input} > {output} 2> {log}"
+        "head -n {params.lines} {input.images} > {output} 2> {log}"

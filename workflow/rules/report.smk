@@ -25,8 +25,8 @@ rule explorer:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=2000,
-        runtime=30,
+        mem_mb=megabytes_of_results,
+        runtime=minutes_of_results,
     params:
         explorer=EXPERIMENT.explorer(),
     script:

@@ -91,11 +91,11 @@ class FoundNever(Found):
     @property
     def smallest_seen(self) -> float:
         """The share of cases of which so many images would have shown one with probability 95%."""
-        return float(1 - LEVEL ** (1 / self.images)) if self.images else 1.0
+        return float(1 - LEVEL ** (1 / self.images))
 
     def images_needed(self, tests: int = 1) -> float:  # noqa: ARG002
         """Return how many images would exclude the margin if no case came: log 0.05 / log(1 - margin) that could."""
-        if self.estimate or not self.images:
+        if self.estimate:
             return math.inf
         return math.ceil(math.log(LEVEL) / math.log(1 - self.gap) * self.looked_at / self.images)
 
@@ -287,12 +287,11 @@ def never(seen: int, images: int, margin: float, p_confirmed: float, *, looked_a
     """Test that something never happens: to none of the images that it could, and to fewer than ``margin`` of such.
 
     p_for = (1 - margin)^n where it was never seen, else 1. ``p_confirmed`` is the p-value that what was seen is no
-    accident of sampling. Where it could happen to no image, nothing is known.
+    accident of sampling.
     """
     p_for = (1 - margin) ** images if seen == 0 else 1.0
-    low, high = interval(seen, images) if images else (0.0, 1.0)
-    share = seen / images if images else 0.0
-    return FoundNever(share, low, high, images, p_for, p_confirmed, math.nan, margin, looked_at=looked_at)
+    low, high = interval(seen, images)
+    return FoundNever(seen / images, low, high, images, p_for, p_confirmed, math.nan, margin, looked_at=looked_at)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

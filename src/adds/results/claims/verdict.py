@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from adds.registry import Variant, title
-from adds.results.claims.claim import Claim, Contrast, Part, contrasts
+from adds.results.claims.claim import AMONG, POSSIBLE, Claim, Contrast, Part, contrasts
 from adds.results.claims.measures import EASY, UNITS, YES_OR_NO, Measured, changes_by_voting, confirmed
 from adds.results.claims.paired import (
     LEVEL,
@@ -302,13 +302,15 @@ def _compare(part: Part, first: "pd.Series[float]", second: "pd.Series[float] | 
     return of_means(differences.to_numpy(float), test, part.margin)
 
 
-def _of_changes(contrast: Contrast, votes: pd.DataFrame, one: pd.DataFrame) -> Found:
+def _of_changes(contrast: Contrast, votes: pd.DataFrame, one: pd.DataFrame) -> Found | str:
     """Test what voting changes: one kind of change against another, or that a kind never happens."""
     part = contrast.part
     changes = changes_by_voting(votes, one)
     seen = changes[part.measure]
     if part.test == "never":
-        could = int(changes[str(part.among)].sum())
+        could = int(changes[POSSIBLE].sum())
+        if not could:
+            return AMONG[POSSIBLE]
         return never(int(seen.sum()), could, part.margin, confirmed(votes, seen), looked_at=len(seen))
     other = changes[str(part.against)]
     return of_shares(seen.to_numpy(), other.to_numpy(), cast("Test", part.test), part.margin)
