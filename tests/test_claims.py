@@ -151,7 +151,7 @@ def test_shares_are_decided_both_ways_or_not(test, verdict):
 def test_means_are_decided_both_ways_or_not(test, verdict):
     noise = np.random.default_rng(3).normal(size=100)
     noise = 0.1 * (noise - noise.mean()) / noise.std()
-    found = of_means(BY_MEANS[test][verdict] + noise, test, MARGIN)
+    found = of_means(BY_MEANS[test][verdict] + noise, test, MARGIN, largest=1.0)
     assert (found.p_for <= 0.05, found.p_against <= 0.05) == DECIDED[verdict]
     assert found.estimate == pytest.approx(BY_MEANS[test][verdict])
 
@@ -263,6 +263,21 @@ def test_a_few_images_that_lose_much_make_no_false_verdict(share, lost):
     assert np.mean([above_zero(one) <= 0.05 for one in values]) <= 0.05 + 0.02
 
 
+@pytest.mark.parametrize(("images", "largest", "holds"), [(24, 0.86, False), (51, 0.86, True), (190, 3.2, False)])
+def test_few_images_do_not_show_who_loses_much(images, largest, holds):
+    """Nobody of them lost anything. If one in so many loses ``largest``, the mean is on the border all the same."""
+    found = of_means(np.zeros(images), "not_less", MARGIN, largest)
+    assert (found.p_for <= 0.05) == holds
+    assert of_means(np.zeros(images), "not_less", MARGIN).p_for == 1, "nor may it be any number"
+    assert found.p_against == 1
+
+
+def test_differences_that_are_no_numbers_decide_nothing():
+    """A comparison with one is always false, which would make a p-value of 1 / 20,001."""
+    with pytest.raises(ValueError, match="1 of 9 images have no difference"):
+        of_means([*range(8), np.nan], "more", MARGIN)
+
+
 def test_what_is_far_above_zero_is_found_whatever_its_skewness():
     for skewness in (1, -1):
         values = 3.0 + skewness * (np.random.default_rng(4).exponential(size=60) - 1)
@@ -327,7 +342,7 @@ def world(claim, kind, images=150):
             frame["abstained"] = ~frame["certified"]
             frame["prediction"], frame["counts_estimation"], frame["stopped"] = 1, [[100, 900]] * images, "fixed"
             frames.append(frame)
-    return Measured(pd.concat(frames, ignore_index=True))
+    return Measured(pd.concat(frames, ignore_index=True), largest={"radius": 1.0})
 
 
 def set_rows(measured, variant, **columns):
@@ -522,7 +537,10 @@ def test_measures_come_from_counts():
     assert five["agreement"] == pytest.approx((90 * 89 + 10 * 9) / (100 * 99))
     assert (five["disagreement"], five["less_noise"]) == (0.25, 50)
     assert five["log_evaluations"] == pytest.approx(np.log(5))
-    assert 0 < five["radius"] < 2
+    assert 0 < five["radius"] < found.largest["radius"]
+    assert found.largest["radius"] == pytest.approx(
+        certify(selection=[1], estimation=[100], sigma=1, alpha=0.05).radius
+    )
     one = found.of(Variant("adds", 1), 0.5).iloc[0]
     assert one["disagreement"] != one["disagreement"], "one vote has no second ballot"
     assert one["near_only"] == float(one["certified"]), "it isn't certified at half of sigma"
@@ -547,7 +565,10 @@ def test_where_sampling_stopped_early_radii_are_those_of_a_fixed_number():
     asked = [{"bound": "cohen", "radius": 0.0}]
     stopped = made_up_counts(stopped="answered")
     stopped["counts_first"] = [[38, 2]] * len(stopped)
-    found = measured_counts(stopped, questions=asked).values
+    measured = measured_counts(stopped, questions=asked)
+    found = measured.values
+    most = certify(selection=[1, 0], estimation=[40, 0], sigma=0.5, alpha=0.05).radius / 0.5
+    assert measured.largest["radius"] == pytest.approx(most)
     expected = certify(selection=[1, 0], estimation=[38, 2], sigma=0.5, alpha=0.05).radius / 0.5
     assert expected > 0.5
     assert found["radius"].tolist() == pytest.approx([expected] * len(stopped))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import bdtrc
+from scipy.special import bdtrc, ndtri
 
 from adds.certificates.binomial import log_evidence_above
 from adds.certificates.certificate import least_certifying_n
@@ -48,10 +48,14 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """A row per setting, sigma and image (KEY) with a column per measure, and why others are missing."""
+    """A row per setting, sigma and image (KEY) with a column per measure, and why others are missing.
+
+    ``largest`` are the largest values that measures can have, where there is a limit.
+    """
 
     values: pd.DataFrame
     missing: Mapping[str, str] = field(default_factory=dict)
+    largest: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def sigmas(self) -> list[float]:
@@ -97,7 +101,9 @@ def measure(
     else:
         logs = detail[KEY].assign(**{name: np.log(detail[name]) for name in ("sharpness", "distance")})
         rows = rows.merge(logs, on=KEY, how="left")
-    return Measured(rows, missing)
+    samples = "counts_estimation" if questions is None or "radius" in missing else "counts_first"
+    alpha, most = float(rows["alpha"].iloc[0]), max(map(sum, rows[samples]))
+    return Measured(rows, missing, {"radius": float(ndtri(alpha ** (1 / most)))})
 
 
 def _verdicts(certified: pd.DataFrame) -> pd.DataFrame:

@@ -261,7 +261,7 @@ def transformed_t(values: Array) -> float:
 
 
 def above_zero(values: Array) -> float:
-    """Return the p-value that the mean is above 0: the larger of two, one of which is right for any skewness there is.
+    """Return the p-value that the mean is above 0: the larger of that of flipped signs and of `transformed_t`.
 
     Flipped signs are exact where differences are symmetric, and too bold where a few images lose much.
     """
@@ -274,10 +274,25 @@ def _signs(images: int) -> Array:
     return np.random.default_rng(0).integers(0, 2, (FLIPS, images)).astype(float)
 
 
-def of_means(differences: Array, test: Test, margin: float) -> Found:
-    """Test the mean of paired differences by `above_zero`; the interval is Student's."""
+def unseen_loss(margin: float, largest: float, images: int) -> float:
+    """Return the probability (1 - margin / largest)^n that n images show no loss, though the mean is -margin.
+
+    That is so where a few images lose ``largest``, the most that they can, and the others nothing.
+    """
+    return max(0.0, 1 - margin / largest) ** images
+
+
+def of_means(differences: ArrayLike, test: Test, margin: float, largest: float = math.inf) -> Found:
+    """Test the mean of paired differences by `above_zero`; the interval is Student's.
+
+    That it exceeds no margin needs as many images as would show the ``largest`` differences (`unseen_loss`), too.
+    """
     values = np.asarray(differences, dtype=float)
+    if not np.isfinite(values).all():
+        raise ValueError(f"{(~np.isfinite(values)).sum()} of {len(values)} images have no difference to test")
     p_for, p_against = _decide(lambda border, *, sign: above_zero(sign * values - border), test, margin)
+    if test in ("within", "not_less"):
+        p_for = max(p_for, unseen_loss(margin, largest, len(values)))
     estimate, low, high = mean_interval(values)
     spread = float(values.std(ddof=1)) if len(values) > 1 else math.nan
     return Found(estimate, low, high, len(values), p_for, p_against, spread, _gap(estimate, test, margin))

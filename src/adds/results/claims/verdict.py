@@ -1,5 +1,6 @@
 """From measures of images to verdicts: a row per contrast, a row per claim."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Literal, cast
@@ -260,7 +261,8 @@ def find(contrast: Contrast, measured: Measured, tables: Mapping[str, pd.DataFra
     one, other = _among(part, one, other)
     if len(one) < FEWEST:
         return f"{FEWEST} {part.among or ''} images".replace("  ", " ")
-    return _compare(part, one[part.measure], None if contrast.than is None else other[part.measure])
+    second = None if contrast.than is None else other[part.measure]
+    return _compare(part, one[part.measure], second, measured.largest.get(part.measure, math.inf))
 
 
 def _pair(contrast: Contrast, measured: Measured, sigma: float) -> tuple[pd.DataFrame, pd.DataFrame] | str:
@@ -294,12 +296,14 @@ def _among(part: Part, one: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataF
     return one[kept], other[kept]
 
 
-def _compare(part: Part, first: "pd.Series[float]", second: "pd.Series[float] | None") -> Found:
+def _compare(
+    part: Part, first: "pd.Series[float]", second: "pd.Series[float] | None", largest: float = math.inf
+) -> Found:
     test = cast("Test", part.test)
     if part.measure in YES_OR_NO and second is not None:
         return of_shares(first.to_numpy(bool), second.to_numpy(bool), test, part.margin)
     differences = first if second is None else first.astype(float) - second.astype(float)
-    return of_means(differences.to_numpy(float), test, part.margin)
+    return of_means(differences.to_numpy(float), test, part.margin, largest)
 
 
 def _of_changes(contrast: Contrast, votes: pd.DataFrame, one: pd.DataFrame) -> Found | str:
