@@ -290,6 +290,16 @@ def test_the_machines_settings_are_no_part_of_a_job():
     assert before.machine() != after.machine()
 
 
+def test_jobs_of_many_images_ask_for_more():
+    """All of ImageNet's 50,000 are held twice, 10 GB each; a bound takes up to a tenth of a second a row."""
+    paper, many = understood(configured()), understood(configured())
+    object.__setattr__(many, "listed", 50_000)
+    assert paper.needs_of_images()["mem_mb"] < 5000
+    assert many.needs_of_images()["mem_mb"] > 20_000
+    rows = paper.images * len(paper.settings())
+    assert paper.needs_of_results()["runtime"] - 30 >= rows * 0.1 / 60 - 1
+
+
 def test_jobs_that_only_read_ask_for_little():
     """Half of the paper's jobs; in sequential mode they may have to draw, and ask for what a leader asks for."""
     fixed, sequential = paper(), paper(sampling={"mode": "sequential"})

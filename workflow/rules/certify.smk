@@ -37,8 +37,8 @@ rule certify:
     threads: 1
     resources:
         gpu=gpus_of,
-        mem_mb=megabytes_of,
-        runtime=minutes_of,
+        mem_mb=asking("mem_mb"),
+        runtime=asking("runtime"),
     params:
         job=job_of,
         machine=machine_of,
@@ -61,8 +61,8 @@ rule merge:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=megabytes_of_results,
-        runtime=minutes_of_results,
+        mem_mb=asking("mem_mb", EXPERIMENT.needs_of_results()),
+        runtime=asking("runtime", EXPERIMENT.needs_of_results()),
     params:
         experiment={
             "identities": EXPERIMENT.identities(),
@@ -87,8 +87,8 @@ rule certificates:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=megabytes_of_results,
-        runtime=minutes_of_results,
+        mem_mb=asking("mem_mb", EXPERIMENT.needs_of_results()),
+        runtime=asking("runtime", EXPERIMENT.needs_of_results()),
     params:
         certificates={
             "how": EXPERIMENT.certificates(),

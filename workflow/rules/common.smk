@@ -111,29 +111,12 @@ def gpus_of(wildcards) -> int:
     return EXPERIMENT.needs(setting_of(wildcards))["gpu"]
 
 
-def megabytes_of(wildcards, attempt) -> int:
-    """A retry gets more: schedulers kill jobs that take more than they asked for."""
-    return attempt * EXPERIMENT.needs(setting_of(wildcards))["mem_mb"]
-
-
-def minutes_of(wildcards, attempt) -> int:
-    return attempt * EXPERIMENT.needs(setting_of(wildcards))["runtime"]
-
-
-def megabytes_of_results(wildcards, attempt) -> int:
-    return attempt * EXPERIMENT.needs_of_results()["mem_mb"]
-
-
-def minutes_of_results(wildcards, attempt) -> int:
-    return attempt * EXPERIMENT.needs_of_results()["runtime"]
-
-
-def megabytes_of_images(wildcards, attempt) -> int:
-    return attempt * EXPERIMENT.needs_of_images()["mem_mb"]
-
-
-def minutes_of_images(wildcards, attempt) -> int:
-    return attempt * EXPERIMENT.needs_of_images()["runtime"]
+def asking(resource: str, needs: dict | None = None):
+    """What a certification job needs, or others; more for a retry, as schedulers kill jobs that take too much."""
+    return (
+        lambda wildcards, attempt: attempt
+        * (needs or EXPERIMENT.needs(setting_of(wildcards)))[resource]
+    )
 
 
 def all_counts(wildcards) -> list[str]:

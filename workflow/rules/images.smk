@@ -41,8 +41,8 @@ rule images:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=megabytes_of_images,
-        runtime=minutes_of_images,
+        mem_mb=asking("mem_mb", EXPERIMENT.needs_of_images()),
+        runtime=asking("runtime", EXPERIMENT.needs_of_images()),
     params:
         images=EXPERIMENT.recipe("images"),
     script:

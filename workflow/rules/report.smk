@@ -25,8 +25,8 @@ rule explorer:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=megabytes_of_results,
-        runtime=minutes_of_results,
+        mem_mb=asking("mem_mb", EXPERIMENT.needs_of_results()),
+        runtime=asking("runtime", EXPERIMENT.needs_of_results()),
     params:
         explorer=EXPERIMENT.explorer(),
     script:

@@ -27,8 +27,8 @@ rule tables:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=megabytes_of_results,
-        runtime=minutes_of_results,
+        mem_mb=asking("mem_mb", EXPERIMENT.needs_of_results()),
+        runtime=asking("runtime", EXPERIMENT.needs_of_results()),
     params:
         tables={
             **EXPERIMENT.samples(),
@@ -69,8 +69,8 @@ rule comparisons:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=megabytes_of_results,
-        runtime=minutes_of_results,
+        mem_mb=asking("mem_mb", EXPERIMENT.needs_of_results()),
+        runtime=asking("runtime", EXPERIMENT.needs_of_results()),
     params:
         tables={
             **EXPERIMENT.samples(),
@@ -106,8 +106,8 @@ rule savings:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=megabytes_of_results,
-        runtime=minutes_of_results,
+        mem_mb=asking("mem_mb", EXPERIMENT.needs_of_results()),
+        runtime=asking("runtime", EXPERIMENT.needs_of_results()),
     params:
         figure=EXPERIMENT.figure(ledgers=experiment.LEDGERS, **EXPERIMENT.samples()),
     script:
@@ -162,8 +162,8 @@ rule claims:
     conda:
         "../../envs/adds.yaml"
     resources:
-        mem_mb=megabytes_of_results,
-        runtime=minutes_of_results,
+        mem_mb=asking("mem_mb", EXPERIMENT.needs_of_results()),
+        runtime=asking("runtime", EXPERIMENT.needs_of_results()),
     params:
         claims=EXPERIMENT.claims(),
     script:
