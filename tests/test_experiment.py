@@ -9,7 +9,8 @@ from jsonschema import Draft202012Validator, ValidationError
 from snakemake.cli import parse_config
 
 from adds.certificates.certificate import least_certifying_n
-from adds.experiment import ConfigError, Experiment, Setting, accept_words, explain, least_n
+from adds.configuration import ConfigError, accept_words, explain
+from adds.experiment import Experiment, Setting, least_n
 from adds.registry import METHODS
 from tests.workflow import PROJECT, TINY, merged
 

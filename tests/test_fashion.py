@@ -21,9 +21,10 @@ from studies.publish_weights import networks, publish, trained
 from studies.tuned_classifier import VOTED, Run, won_and_lost
 from studies.tuned_classifier import lines as compared
 
+from adds.configuration import ConfigError
 from adds.data.fashion import FOR_CHOICES, read, read_idx, training
 from adds.data.images import Form, class_names, source_of
-from adds.experiment import ConfigError, Experiment
+from adds.experiment import Experiment
 from adds.models.unet import load_unet
 from adds.models.weights import made_by, read_tensors, save_weights
 from adds.results.certified import certificates

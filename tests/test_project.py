@@ -65,6 +65,7 @@ def test_the_default_configuration_gives_every_required_key():
 
 ROOMS = (
     "registry",
+    "configuration",
     "experiment",
     "machine",
     "data",
@@ -103,9 +104,10 @@ def test_every_room_has_its_place():
 
 
 def test_what_snakemake_itself_reads_needs_the_standard_library_only():
-    for name in ("registry", "experiment", "data/preflight", "machine/gpus"):
-        for module in imports_of(PROJECT / f"src/adds/{name}.py"):
-            assert module == "adds.registry" or module.split(".")[0] in sys.stdlib_module_names, module
+    read = {"registry", "configuration", "experiment", "data.preflight", "machine.gpus"}
+    for name in read:
+        for module in imports_of(PROJECT / f"src/adds/{name.replace('.', '/')}.py"):
+            assert module.removeprefix("adds.") in read or module.split(".")[0] in sys.stdlib_module_names, module
 
 
 WITHOUT_TORCH = (

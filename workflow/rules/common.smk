@@ -11,6 +11,7 @@ from snakemake.logging import logger
 from snakemake.utils import validate
 
 registry = load("registry")
+configuration = load("configuration")
 experiment = load("experiment")
 preflight = load("data.preflight")
 gpus = load("machine.gpus")
@@ -21,16 +22,16 @@ def understood():
     schema = yaml.safe_load(
         Path(workflow.source_path("../schemas/config.schema.yaml")).read_text()
     )
-    config.update(experiment.accept_words(config, schema, schema["$defs"]))
+    config.update(configuration.accept_words(config, schema, schema["$defs"]))
     try:
         validate(config, schema="../schemas/config.schema.yaml", set_default=False)
-        found = experiment.Experiment.from_config(experiment.located(config, own))
+        found = experiment.Experiment.from_config(configuration.located(config, own))
         if found.partial:
             found.finished_counts()  # an input function's error would have a traceback
         return found
     except WorkflowError as error:
-        raise WorkflowError(experiment.explain(error.__context__)) from None
-    except experiment.ConfigError as error:
+        raise WorkflowError(configuration.explain(error.__context__)) from None
+    except configuration.ConfigError as error:
         raise WorkflowError(str(error)) from None
 
 
