@@ -202,9 +202,6 @@ def visited(finished, tmp_path) -> Path:
         shutil.copy(PROJECT / name, folder)
     shutil.copytree(PROJECT / "docs/fashion", folder / "docs/fashion")
     shutil.copytree(PROJECT / "weights/fashion", folder / "weights/fashion", dirs_exist_ok=True)
-    for name in ("fashion_confirm_clean", "fashion_confirm_tuned"):
-        (folder / "results" / name).mkdir()
-        (folder / "results" / name / "counts.parquet").touch()
     (folder / "results/design").mkdir()
     return folder
 
