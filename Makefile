@@ -4,6 +4,8 @@ VENV := .venv
 # Another installer of the same pins can stand in for pip; docs/setup.md has one that takes torch's CPU build.
 PIP_INSTALL ?= $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
+# What is checked: not what somebody has put beside it.
+CODE := src scripts studies tests
 REPORT := results/digits/report.html
 CHECK_FORM := $(VENV)/bin/check-jsonschema
 # The longest jobs come first, so that no core waits for one of them at the end. (Snakemake's other scheduler can't count so far.)
@@ -39,8 +41,8 @@ check-demo: $(INSTALLED)
 	$(VENV)/bin/python -m pytest -m demo tests/test_demo.py
 
 lint: $(INSTALLED)
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check $(CODE)
+	$(VENV)/bin/ruff format --check $(CODE)
 	$(VENV)/bin/mypy
 	$(VENV)/bin/snakefmt --check Snakefile workflow
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" snakemake --lint --configfile config/digits.yaml
@@ -65,8 +67,8 @@ test-slurm: $(INSTALLED)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest -m slurm tests/test_slurm.py
 
 format: $(INSTALLED)
-	$(VENV)/bin/ruff check --fix .
-	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix $(CODE)
+	$(VENV)/bin/ruff format $(CODE)
 	$(VENV)/bin/snakefmt Snakefile workflow
 
 clean:

@@ -92,9 +92,12 @@ def paper(**changes):
         ),
         (
             {"sampling": {"mode": "sequential", "stop": {"questions": [{"label": "top"}]}}},
-            "bound is cohen: it must be label where sampling.stop.questions ask about labels, and only there",
+            "bound is cohen: label, and only that, is for sampling.stop.questions that ask about labels",
         ),
-        ({"bound": "label"}, "bound is label: it must be label where sampling.stop.questions ask about labels"),
+        (
+            {"bound": "label"},
+            "bound is label: label, and only that, is for sampling.stop.questions that ask about labels",
+        ),
         (
             {"sampling": {"mode": "sequential", "n": 50, "stop": {"at_least": 51}}},
             "sampling.stop.at_least is 51: there are at most n = 50",
@@ -506,6 +509,28 @@ def test_images_of_ones_own_need_a_folder(tmp_path):
     (tmp_path / "list.csv").write_text("file\na.png\n")
     with pytest.raises(ConfigError, match=r"^dataset\.source is missing: dataset\.name files needs a folder"):
         digits(dataset={"name": "files", "list": str(tmp_path / "list.csv"), "source": None, "images": None})
+
+
+def test_files_that_are_not_there_are_named(tmp_path):
+    """Snakemake would go on with what earlier runs have left, and say nothing."""
+
+    def require(**changes):
+        digits(**changes).require_files(besides="resources/fetched")
+
+    (tmp_path / "there").touch()
+    require(classifier={"weights": str(tmp_path / "there")})
+    require(diffusion={"weights": "resources/fetched/weights/digits/diffusion.safetensors"})
+    require(models={"source": "train"}, classifier={"weights": "nowhere"})
+    require(readers={"noised": {"weights": {"0.5": "nowhere"}}})  # nothing reads it
+    reading = {"methods": {"rs_trained": {"votes": [1]}}, "readers": {"noised": {"weights": {"0.5": "nowhere"}}}}
+    for changes, key in (
+        ({"diffusion": {"weights": "nowhere"}}, r"diffusion\.weights"),
+        ({"classifier": {"file": "nowhere"}}, r"classifier\.file"),
+        ({"paper_tables": "nowhere"}, "paper_tables"),
+        (reading, 'readers\\.noised\\.weights, for "0\\.5",'),
+    ):
+        with pytest.raises(ConfigError, match=rf"^{key} is 'nowhere': there is no such file$"):
+            require(**changes)
 
 
 def test_labels_may_be_missing_and_numbers_written_otherwise(tmp_path):

@@ -69,7 +69,8 @@ def explain(error: Any) -> str:
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
         key = f"{path}.{missing}" if path else missing
-        return f"{key} is missing ({EXPLAINED})"
+        whole = "" if path else "; a module needs all of config/config.yaml"
+        return f"{key} is missing ({EXPLAINED}{whole})"
     wanted = {
         "type": lambda value: (
             "it must be " + " or ".join(TYPES[name] for name in ([value] if isinstance(value, str) else value))

@@ -273,8 +273,8 @@ class Experiment:
             self._check_questions()
         if (self.config["bound"] == LABEL) != self.asks_label:
             raise ConfigError(
-                f"bound is {self.config['bound']}: it must be label where sampling.stop.questions ask about labels, "
-                "and only there"
+                f"bound is {self.config['bound']}: label, and only that, is for sampling.stop.questions that ask about "
+                "labels"
             )
 
     def _check_questions(self) -> None:
@@ -767,6 +767,10 @@ class Experiment:
         """Return where the networks are that any setting reads."""
         return sorted({folder for setting in self.settings() for folder in self.folders(setting).values()})
 
+    def of_all_networks(self, name: str) -> list[str]:
+        """Return a file of every one of these folders."""
+        return [f"{folder}/{name}" for folder in self.all_folders()]
+
     def network_files(self, setting: Setting) -> dict[str, str]:
         """Return the files of networks that a certification job reads, by the names of its inputs.
 
@@ -782,6 +786,27 @@ class Experiment:
         recipe = self.reader(network, sigma)
         denoiser = [f"{recipe['denoiser']}/{name}" for name in ("weights", "description.json") if "denoiser" in recipe]
         return denoiser + [recipe[key] for key in ("weights", "file") if key in recipe]
+
+    def given_files(self) -> dict[str, str]:
+        """Return the files that the configuration names and a run reads, by their keys."""
+        keys = ("weights", "file")
+        networks = [] if self.trains else [*LIMITS]
+        named = [(f"{network}.{key}", self.config[network].get(key)) for network in networks for key in keys]
+        for network in filter(self.any_reads, READERS):
+            for sigma in self.sigmas:
+                reader = self.reader(network, sigma)
+                named += [(f'readers.{network}.{key}, for "{sigma}",', reader.get(key)) for key in keys]
+        named.append(("paper_tables", self.config["paper_tables"]))
+        return {key: file for key, file in named if file}
+
+    def require_files(self, *, besides: str) -> None:
+        """Refuse files that aren't there, ``besides`` those in a folder that the run fills.
+
+        Snakemake would take results of earlier runs for what it can't make without them.
+        """
+        for key, name in self.given_files().items():
+            if not (Path(name).exists() or name.startswith(besides)):
+                raise ConfigError(f"{key} is {name!r}: there is no such file")
 
     def from_elsewhere(self) -> list[str]:
         """Return the networks that are downloaded or given, rather than made here."""

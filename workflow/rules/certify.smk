@@ -49,8 +49,8 @@ rule certify:
 rule merge:
     input:
         images="<results>/images.csv",
-        networks=all_weights,
-        descriptions=all_descriptions,
+        networks=EXPERIMENT.of_all_networks("weights"),
+        descriptions=EXPERIMENT.of_all_networks("description.json"),
         counts=all_counts,
     output:
         "<results>/counts.parquet",

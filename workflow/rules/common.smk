@@ -26,6 +26,7 @@ def understood():
     try:
         validate(config, schema="../schemas/config.schema.yaml", set_default=False)
         found = experiment.Experiment.from_config(configuration.located(config, own))
+        found.require_files(besides=FETCHED)
         if found.partial:
             found.finished_counts()  # an input function's error would have a traceback
         return found
@@ -80,14 +81,6 @@ def check_of(wildcards) -> dict:
 def limit_of(wildcards, threads):
     """As `machine_of`, no rerun trigger."""
     return EXPERIMENT.limit(wildcards.network)
-
-
-def all_weights(wildcards) -> list[str]:
-    return [f"{folder}/weights" for folder in EXPERIMENT.all_folders()]
-
-
-def all_descriptions(wildcards) -> list[str]:
-    return [f"{folder}/description.json" for folder in EXPERIMENT.all_folders()]
 
 
 def reader_of(wildcards) -> dict:

@@ -21,7 +21,7 @@ rule plan:
 rule provenance:
     input:
         certificates="<results>/certificates.parquet",
-        models=all_descriptions,
+        models=EXPERIMENT.of_all_networks("description.json"),
         list=EXPERIMENT.config["dataset"]["list"],
     output:
         config="<results>/config.yaml",

@@ -102,7 +102,8 @@ def compare(series: Mapping[str, Any], results: Mapping[str, Path], claims: Path
 
 def main() -> None:
     """Run a series of experiments and compare them."""
-    parser = argparse.ArgumentParser(prog="python -m adds.monitor.series", description=main.__doc__)
+    usage = "python -m adds.monitor.series FILE [--claims CLAIMS] [Snakemake's options, as --cores all]"
+    parser = argparse.ArgumentParser(usage=usage, description=main.__doc__)
     parser.add_argument("file", type=Path, help="the series, as config/sweep.yaml")
     parser.add_argument("--claims", type=Path, default=Path("config/claims.yaml"), help="the claims to be tested")
     arguments, snakemake = parser.parse_known_args()

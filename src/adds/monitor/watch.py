@@ -208,6 +208,7 @@ class Watch:
         self._started = time.monotonic()
         self._kinds: set[str] = set()
         self._failed: set[int] = set()
+        self._said = ""
         self._finished, self._jobs, self._whole = 0, 0, False
         self._run: Run | None = None
         self._ended = threading.Event()
@@ -219,8 +220,9 @@ class Watch:
         return bool(self._failed)
 
     def show(self, text: str) -> None:
-        """Show what somebody else has to say; what is said of an interrupt is said at the end."""
-        if not self.interrupted:
+        """Show what somebody else has to say, once; what is said of an interrupt is said at the end."""
+        if not self.interrupted and text != self._said:
+            self._said = text
             self._screen.show(text)
 
     def begin(self, jobs: Mapping[str, int]) -> None:
