@@ -72,7 +72,7 @@ def counts_of(project, method, votes, *targets, **changes):
 FILES = {
     "A method": ("src/adds/methods/twice.py", '    Method(\n        "rs",\n'),
     "A data set": ("src/adds/data/stripes.py", '    Dataset("digits"'),
-    "A kind of classifier": ("src/adds/models/classifiers/nearest.py", '    ClassifierKind("timm"'),
+    "A kind of classifier": ("src/adds/models/classifiers/nearest.py", '    ClassifierKind("small"'),
 }
 
 
