@@ -45,7 +45,7 @@ rule all:
 
 onstart:
     require_gpu()
-    require_downloads()
+    require_files()
 
 
 onsuccess:

@@ -270,6 +270,8 @@ def test_few_images_do_not_show_who_loses_much(images, largest, holds):
     assert (found.p_for <= 0.05) == holds
     assert of_means(np.zeros(images), "not_less", MARGIN).p_for == 1, "nor may it be any number"
     assert found.p_against == 1
+    assert found.least == {0.86: 51, 3.2: 191}[largest]
+    assert found.images_needed() >= found.least
 
 
 def test_differences_that_are_no_numbers_decide_nothing():
@@ -457,6 +459,8 @@ def test_the_file_has_the_papers_six_settings_and_names_everything():
 def test_words_that_mean_nothing_are_refused():
     with pytest.raises(ValueError, match="'bigger' is none of"):
         Part("clean", "bigger", "each", [], [], 0.05)
+    with pytest.raises(ValueError, match="test: within is for values, not for slopes"):
+        Part("radius", "within", "across", [], [], 0.05)
     for test, among in (("never", None), ("never", "right"), ("more", "becomes_wrong")):
         with pytest.raises(ValueError, match="test: never, and no other test, is among: becomes_wrong"):
             Part("clean", test, "each", [], [], 0.05, among=among)

@@ -44,12 +44,12 @@ def test_a_missing_row_is_an_error(tmp_path):
         list(lines(lacking, lacking))
 
 
-def frame(**means):
+def frame(lead):
     """1,000 images of ten classes, with so many points of lead of ADDS over Carlini et al."""
     noise = np.random.default_rng(0).normal(0, 0.2, 1000)
     noise -= noise.mean()
     index = pd.MultiIndex.from_arrays([range(1000), np.arange(1000) % 10], names=["number", "label"])
-    values = {("p_true", CLEAN, *CARLINI): 0.5, ("p_true", CLEAN, *ADDS): 0.5 + noise + means["lead"]}
+    values = {("p_true", CLEAN, *CARLINI): 0.5, ("p_true", CLEAN, *ADDS): 0.5 + noise + lead}
     return pd.DataFrame(values, index=index)
 
 

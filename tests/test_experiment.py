@@ -515,7 +515,7 @@ def test_files_that_are_not_there_are_named(tmp_path):
     """Snakemake would go on with what earlier runs have left, and say nothing."""
 
     def require(**changes):
-        digits(**changes).require_files(besides="resources/fetched")
+        digits(**{"dataset": {"source": None}, **changes}).require_files(besides=("resources/fetched/",))
 
     (tmp_path / "there").touch()
     require(classifier={"weights": str(tmp_path / "there")})
@@ -527,6 +527,7 @@ def test_files_that_are_not_there_are_named(tmp_path):
         ({"diffusion": {"weights": "nowhere"}}, r"diffusion\.weights"),
         ({"classifier": {"file": "nowhere"}}, r"classifier\.file"),
         ({"paper_tables": "nowhere"}, "paper_tables"),
+        ({"dataset": {"source": "nowhere"}}, r"dataset\.source"),
         (reading, 'readers\\.noised\\.weights, for "0\\.5",'),
     ):
         with pytest.raises(ConfigError, match=rf"^{key} is 'nowhere': there is no such file$"):

@@ -195,6 +195,12 @@ def test_a_gpu_that_torch_can_not_use_is_an_error(monkeypatch):
         claim_device({"device": "auto", "jobs_per_gpu": 1})
     monkeypatch.setattr("adds.machine.devices.has_gpu", lambda: True)
     monkeypatch.setattr(torch.version, "cuda", None)
+    with pytest.raises(ValueError, match=r"can use \(CUDA_VISIBLE_DEVICES is set to nothing, which hides"):
+        claim_device({"device": "auto", "jobs_per_gpu": 1})
+    monkeypatch.delenv(VISIBLE)
     with pytest.raises(ValueError, match=r"can use \(a driver shows one, but torch .* is built for CPUs: install a"):
+        claim_device({"device": "auto", "jobs_per_gpu": 1})
+    monkeypatch.setattr(torch.version, "hip", "7.1")
+    with pytest.raises(ValueError, match=r"but torch .* is built for ROCm 7\.1: install a"):
         claim_device({"device": "auto", "jobs_per_gpu": 1})
     assert claim_device({"device": "cpu", "jobs_per_gpu": 1}) == CPU

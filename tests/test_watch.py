@@ -116,6 +116,15 @@ def test_what_jobs_write_is_passed_on_in_whole_lines(capfd):
     assert capfd.readouterr().err == "as before\n"
 
 
+def test_what_is_said_again_and_again_is_shown_once(monkeypatch):
+    terminal = io.StringIO()
+    monkeypatch.setattr(watch, "Captured", lambda _: SimpleNamespace(terminal=terminal))
+    shown = watch.Watch()
+    for text in ("will exit", "will exit", "a warning", "will exit"):
+        shown.show(text)
+    assert terminal.getvalue().splitlines() == ["will exit", "a warning", "will exit"]
+
+
 def test_a_watched_job_warns_on_the_terminal_and_logs_the_rest(tmp_path):
     code = (
         "import logging, sys; from adds.machine.logs import configure_logging; configure_logging(sys.argv[1], 'job')\n"

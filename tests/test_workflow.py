@@ -476,6 +476,19 @@ def test_the_audit_passes_on_the_demos_networks_and_fails_with_a_wrong_budget(re
     assert "FAILED: variance at sigma 0.5" in done.stdout
 
 
+def test_files_that_are_gone_stop_a_run_and_not_what_tells_of_it(rerun):
+    """Snakemake would certify by another bound and leave `config.yaml` and summary as they are."""
+    gone = {"classifier": {"weights": "nowhere.safetensors"}, "bound": "pair"}
+    before = (rerun / "results/digits/tables/certified_accuracy.md").read_text()
+    done = run(rerun, **gone)
+    assert done.returncode != 0
+    assert "classifier.weights is 'nowhere.safetensors': there is no such file" in done.stdout + done.stderr
+    assert (rerun / "results/digits/tables/certified_accuracy.md").read_text() == before
+    told = run_in(rerun, *command(rerun, "estimate", **gone))
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "| total |" in told.stdout
+
+
 def test_why_names_the_key_that_differs(finished):
     done = run_in(finished, *command(finished, "why", "--nolock", guidance_scale={"0.5": 0.7}))
     assert "other guidance_scale 0.8 (now 0.7)" in done.stdout

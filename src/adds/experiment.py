@@ -648,7 +648,7 @@ class Experiment:
         return {"gpu": gpu, "mem_mb": 4000 if self.small else 16000, "runtime": 60 if self.small else 720}
 
     def needs_of_results(self) -> dict[str, int]:
-        """Return what a job asks for that reads all counts: some kilobytes a row, and time to certify it."""
+        """Return what a job asks for that reads all counts: fifty kilobytes a row, and time to certify it."""
         rows = self.images * len(self.settings())
         return {"mem_mb": 4000 + rows // 20, "runtime": 30 + rows // 600}
 
@@ -788,7 +788,7 @@ class Experiment:
         return denoiser + [recipe[key] for key in ("weights", "file") if key in recipe]
 
     def given_files(self) -> dict[str, str]:
-        """Return the files that the configuration names and a run reads, by their keys."""
+        """Return what the configuration names and a run reads, by its keys."""
         keys = ("weights", "file")
         networks = [] if self.trains else [*LIMITS]
         named = [(f"{network}.{key}", self.config[network].get(key)) for network in networks for key in keys]
@@ -796,11 +796,11 @@ class Experiment:
             for sigma in self.sigmas:
                 reader = self.reader(network, sigma)
                 named += [(f'readers.{network}.{key}, for "{sigma}",', reader.get(key)) for key in keys]
-        named.append(("paper_tables", self.config["paper_tables"]))
+        named += [("paper_tables", self.config["paper_tables"]), ("dataset.source", self.config["dataset"]["source"])]
         return {key: file for key, file in named if file}
 
-    def require_files(self, *, besides: str) -> None:
-        """Refuse files that aren't there, ``besides`` those in a folder that the run fills.
+    def require_files(self, *, besides: tuple[str, ...] = ()) -> None:
+        """Refuse files that aren't there, ``besides`` those that the run fetches, which begin so.
 
         Snakemake would take results of earlier runs for what it can't make without them.
         """

@@ -26,7 +26,6 @@ def understood():
     try:
         validate(config, schema="../schemas/config.schema.yaml", set_default=False)
         found = experiment.Experiment.from_config(configuration.located(config, own))
-        found.require_files(besides=FETCHED)
         if found.partial:
             found.finished_counts()  # an input function's error would have a traceback
         return found
@@ -143,13 +142,16 @@ def gpu_jobs_at_once() -> float:
     return getattr(found, "value", found)
 
 
-def require_downloads() -> None:
-    """Stop before any job where what is to be downloaded has no room here, or isn't given to us."""
+def require_files() -> None:
+    """Stop before any job where a file isn't there, or one that is to be downloaded has no room or isn't given to us."""
     made = {str(file) for job in workflow.dag.needrun_jobs() for file in job.output}
     files = [preflight.Download(**found) for found in EXPERIMENT.downloads()]
+    runs = {job.rule.name for job in workflow.dag.jobs} - {"estimate", "why", "check"}
     try:
+        if runs:
+            EXPERIMENT.require_files(besides=() if IS_FOLDER else (f"{FETCHED}/",))
         preflight.check_downloads(file for file in files if str(file.target) in made)
-    except preflight.NoDownloadError as error:
+    except (configuration.ConfigError, preflight.NoDownloadError) as error:
         raise WorkflowError(str(error)) from None
 
 
@@ -160,8 +162,8 @@ def cost() -> str:
     except ImportError:  # Snakemake may live in an environment of its own
         return "many GPU-hours"
     hours = estimate(EXPERIMENT)["hours"].sum()
-    most = EXPERIMENT.samples()["at_most"] or "about "
-    return f"{most}{hours:,.0f} {EXPERIMENT.config['estimate']['device']}-hours"
+    most = "up to " if EXPERIMENT.samples()["at_most"] else ""
+    return f"{most}about {hours:,.0f} {EXPERIMENT.config['estimate']['device']}-hours"
 
 
 def show_summary() -> None:

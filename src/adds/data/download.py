@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 BLOCK = 1 << 20
 TIMEOUT = 60
 MOST_UNANSWERED = 3
-"""How often it is tried where no address has answered at all, or once at each of more: there is no network then."""
+"""How often it is tried, or each address once where there are more, if none answers: there is no network then."""
 MOST_WRONG = 2
 """How often an address may give a whole file with the wrong checksum before it is given up."""
 

@@ -1,12 +1,13 @@
 """Which processor a job computes on; torch is imported only where there may be a GPU."""
 
+import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adds.machine.gpus import has_gpu, take_gpu, take_turns
+from adds.machine.gpus import HIDDEN, VISIBLE, has_gpu, take_gpu, take_turns
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,19 @@ def processor() -> str:
 CPU = Device("cpu", processor())
 
 
+def _but_there_is_one() -> str:
+    """Say why torch can't use a GPU that a driver shows, where one does."""
+    if not has_gpu():
+        return ""
+    if os.environ.get(VISIBLE) == "":
+        return f" ({HIDDEN})"
+    from torch import version
+
+    built = f"CUDA {version.cuda}" if version.cuda else f"ROCm {version.hip}" if version.hip else "CPUs"
+    torch = f"torch {version.__version__} is built for {built}"
+    return f" (a driver shows one, but {torch}: install a build for it, or a newer driver)"
+
+
 def claim_device(machine: Mapping[str, Any]) -> Device:
     """Return the device that a configuration asks for; a GPU is this process's own until it ends.
 
@@ -41,13 +55,9 @@ def claim_device(machine: Mapping[str, Any]) -> Device:
     import torch
 
     if not torch.cuda.is_available():
-        built = (
-            f"torch {torch.__version__} is built for {f'CUDA {torch.version.cuda}' if torch.version.cuda else 'CPUs'}"
-        )
-        seen = f" (a driver shows one, but {built}: install a build for it, or a newer driver)" if has_gpu() else ""
         raise ValueError(
-            f"device is {machine['device']!r}, but this machine has no GPU that torch can use{seen}: run this where "
-            "there is one, or set device to 'cpu' if you mean it"
+            f"device is {machine['device']!r}, but this machine has no GPU that torch can use{_but_there_is_one()}: "
+            "run this where there is one, or set device to 'cpu' if you mean it"
         )
     if taken is None:
         take_turns()

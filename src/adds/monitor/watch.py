@@ -220,7 +220,7 @@ class Watch:
         return bool(self._failed)
 
     def show(self, text: str) -> None:
-        """Show what somebody else has to say, once; what is said of an interrupt is said at the end."""
+        """Show what somebody else has to say, once in a row; what is said of an interrupt is said at the end."""
         if not self.interrupted and text != self._said:
             self._said = text
             self._screen.show(text)

@@ -42,6 +42,8 @@ class Part:
         for value, choices in ((self.test, TESTS), (self.sigmas, SIGMAS), (self.among, (None, *AMONG))):
             if value not in choices:
                 raise ValueError(f"{value!r} is none of {', '.join(map(str, choices))}")
+        if self.test in ("within", "not_less") and (self.sigmas == "across" or self.slope):
+            raise ValueError(f"test: {self.test} is for values, not for slopes: how large these can be isn't known")
         if (self.test == "never") != (self.among == POSSIBLE):
             raise ValueError(f"test: never, and no other test, is among: {POSSIBLE}, without which it can't happen")
 

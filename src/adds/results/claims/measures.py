@@ -46,6 +46,10 @@ UNITS = {
 """What differences are told in: points are hundredths of a share, a logarithm's difference is that of a ratio."""
 
 
+LARGEST = {measure: 1.0 for measure, unit in UNITS.items() if unit == "points"}
+"""The largest values of measures that are shares."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """A row per setting, sigma and image (KEY) with a column per measure, and why others are missing.
@@ -103,7 +107,7 @@ def measure(
         rows = rows.merge(logs, on=KEY, how="left")
     samples = "counts_estimation" if questions is None or "radius" in missing else "counts_first"
     alpha, most = float(rows["alpha"].iloc[0]), max(map(sum, rows[samples]))
-    return Measured(rows, missing, {"radius": float(ndtri(alpha ** (1 / most)))})
+    return Measured(rows, missing, LARGEST | {"radius": float(ndtri(alpha ** (1 / most)))})
 
 
 def _verdicts(certified: pd.DataFrame) -> pd.DataFrame:

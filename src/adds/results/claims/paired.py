@@ -58,6 +58,8 @@ class Found:
     spread: float
     gap: float
     discordant: int | None = None
+    least: float = 0
+    """Images with fewer of which nothing could hold."""
 
     @property
     def smallest_seen(self) -> float:
@@ -76,7 +78,7 @@ class Found:
         level = LEVEL if self.p_for <= self.p_against else LEVEL / tests
         if self.gap == 0:
             return math.inf
-        return max(self.images + 1, math.ceil((_quantiles(level) * self.spread / self.gap) ** 2))
+        return max(self.images + 1, self.least, math.ceil((_quantiles(level) * self.spread / self.gap) ** 2))
 
 
 @dataclass(frozen=True)
@@ -282,6 +284,13 @@ def unseen_loss(margin: float, largest: float, images: int) -> float:
     return max(0.0, 1 - margin / largest) ** images
 
 
+def least_images(margin: float, largest: float) -> float:
+    """Return how many images make `unseen_loss` as small as 5%: log 0.05 / log(1 - margin / largest)."""
+    if largest <= margin:
+        return 0
+    return math.inf if math.isinf(largest) else math.ceil(math.log(LEVEL) / math.log(1 - margin / largest))
+
+
 def of_means(differences: ArrayLike, test: Test, margin: float, largest: float = math.inf) -> Found:
     """Test the mean of paired differences by `above_zero`; the interval is Student's.
 
@@ -291,11 +300,13 @@ def of_means(differences: ArrayLike, test: Test, margin: float, largest: float =
     if not np.isfinite(values).all():
         raise ValueError(f"{(~np.isfinite(values)).sum()} of {len(values)} images have no difference to test")
     p_for, p_against = _decide(lambda border, *, sign: above_zero(sign * values - border), test, margin)
+    least = 0.0
     if test in ("within", "not_less"):
-        p_for = max(p_for, unseen_loss(margin, largest, len(values)))
+        p_for, least = max(p_for, unseen_loss(margin, largest, len(values))), least_images(margin, largest)
     estimate, low, high = mean_interval(values)
     spread = float(values.std(ddof=1)) if len(values) > 1 else math.nan
-    return Found(estimate, low, high, len(values), p_for, p_against, spread, _gap(estimate, test, margin))
+    gap = _gap(estimate, test, margin)
+    return Found(estimate, low, high, len(values), p_for, p_against, spread, gap, least=least)
 
 
 def never(seen: int, images: int, margin: float, p_confirmed: float, *, looked_at: int) -> Found:

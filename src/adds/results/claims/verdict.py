@@ -10,7 +10,7 @@ import pandas as pd
 
 from adds.registry import Variant, title
 from adds.results.claims.claim import AMONG, POSSIBLE, Claim, Contrast, Part, contrasts
-from adds.results.claims.measures import EASY, UNITS, YES_OR_NO, Measured, changes_by_voting, confirmed
+from adds.results.claims.measures import EASY, LARGEST, UNITS, YES_OR_NO, Measured, changes_by_voting, confirmed
 from adds.results.claims.paired import (
     LEVEL,
     Found,
@@ -296,9 +296,7 @@ def _among(part: Part, one: pd.DataFrame, other: pd.DataFrame) -> tuple[pd.DataF
     return one[kept], other[kept]
 
 
-def _compare(
-    part: Part, first: "pd.Series[float]", second: "pd.Series[float] | None", largest: float = math.inf
-) -> Found:
+def _compare(part: Part, first: "pd.Series[float]", second: "pd.Series[float] | None", largest: float) -> Found:
     test = cast("Test", part.test)
     if part.measure in YES_OR_NO and second is not None:
         return of_shares(first.to_numpy(bool), second.to_numpy(bool), test, part.margin)
@@ -364,7 +362,7 @@ def _of_table(contrast: Contrast, table: pd.DataFrame | None) -> Found | str:
     if not {one, other} <= set(values) or len(values.dropna()) < FEWEST:
         return what[str(part.table)]
     values = values.dropna()
-    return _compare(part, values[one], values[other])
+    return _compare(part, values[one], values[other], LARGEST.get(part.measure, math.inf))
 
 
 class Printed:
