@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scripts import draw_samples
 
 from adds.data.cifar10 import RECORD, TEST_BATCH, read
 from adds.data.images import Form, class_names
@@ -111,3 +112,19 @@ def test_the_network_sees_timesteps_as_if_there_were_1000():
     denoiser.predict(torch.zeros(2, 1, 8, 8), grid, 3)
     assert grid.timesteps[3] == 799
     assert seen[0].tolist() == [199.75, 199.75]
+
+
+def test_its_own_samples_are_drawn_with_these_timesteps_too(tmp_path, monkeypatch):
+    seen = []
+
+    def network(x_t, timesteps):
+        seen.extend(timesteps.tolist())
+        return torch.zeros(len(x_t), 2, 8, 8)
+
+    monkeypatch.setattr("adds.models.pipeline.load_diffusion", lambda *_: network)
+    process = {"schedule": "cosine", "timesteps": 4000, "rescale_timesteps": True, "steps": 4}
+    params = {"diffusion": {**process, "unet": {"in_channels": 1, "image_size": 8}}, "samples": 2, "seed": 0}
+    machine = {"device": "cpu", "threads": 1, "batch_size": {"diffusion": 2}}
+    draw_samples.main(params, machine, "weights", str(tmp_path / "samples.npy"))
+    assert seen == [999.75, 999.75, 749.75, 749.75, 499.75, 499.75, 249.75, 249.75]
+    assert np.load(tmp_path / "samples.npy").shape == (2, 1, 8, 8)
